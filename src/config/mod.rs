@@ -1,0 +1,4 @@
+//! What the operator asked for: the file as written, checked and typed. Pure: text comes in, a value goes out.
+
+pub mod pattern;
+pub mod policy;

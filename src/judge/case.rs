@@ -1,0 +1,305 @@
+//! One tree before one policy: everything a rule may look at.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bstr::{BStr, BString, ByteSlice as _};
+
+use crate::config::policy::{Config, Policy, Template, TemplatePart};
+use crate::model::facts::Facts;
+use crate::model::id::{Pid, ProcessId};
+use crate::model::known::{Known, Reason, Unknown};
+use crate::model::look::Look;
+use crate::model::ownership::{Parentage, parentage};
+use crate::model::question::{
+    Activity, Answer, Channel, Connection, Family, Holders, Listener, Owner, PathAnswer, Peer, Question,
+    Sockets,
+};
+use crate::model::table::Row;
+
+use super::ledger::Ledger;
+use super::rule::{Blank, Found};
+
+/// One tree before one policy.
+#[derive(Debug, Clone, Copy)]
+pub struct Case<'a> {
+    /// What was seen at this look.
+    pub look: &'a Look,
+    /// What was seen at earlier looks.
+    pub memory: &'a Ledger,
+    /// The configuration.
+    pub config: &'a Config,
+    /// The policy.
+    pub policy: &'a Policy,
+    /// The root of the tree.
+    pub root: &'a Row,
+    /// The policy's captures, as far as they could be filled.
+    pub captures: &'a BTreeMap<String, BString>,
+    /// The root, everything below it, and everybody in the session and groups that it leads. Who is in here counts
+    /// as *inside*: its listeners veto, and connections between members do not.
+    pub tree: &'a [ProcessId],
+    /// The roots and captures of everybody that a policy of this look matches, for rules that join processes.
+    pub others: &'a [Other],
+}
+
+/// Another matched tree, for rules that join processes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Other {
+    /// The policy that matched it.
+    pub policy: String,
+    /// Its root.
+    pub root: ProcessId,
+    /// Its captures.
+    pub captures: BTreeMap<String, BString>,
+    /// Its members, the root first.
+    pub tree: Vec<ProcessId>,
+}
+
+/// An outside peer of a member's socket.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Client {
+    /// The member that serves it.
+    pub member: ProcessId,
+    /// The local name of the connection.
+    pub name: BString,
+    /// Who it is, for a person.
+    pub peer: String,
+}
+
+impl<'a> Case<'a> {
+    /// Returns the facts of a process.
+    pub fn facts(&self, id: ProcessId) -> Found<&'a Facts> {
+        let Answer::Facts(facts) = self.answer(Question::Facts(id))? else { return Err(misfit()) };
+        Ok(facts)
+    }
+
+    /// Returns the facts of every member of the tree; asks for all missing ones at once.
+    pub fn members(&self) -> Found<Vec<&'a Facts>> {
+        gather(self.tree.iter().map(|&id| self.facts(id)))
+    }
+
+    /// Returns a descriptor of the root.
+    pub fn channel(&self, fd: u32) -> Found<&'a Channel> {
+        self.channel_of(self.root.id, fd)
+    }
+
+    /// Returns a descriptor of any process.
+    pub fn channel_of(&self, of: ProcessId, fd: u32) -> Found<&'a Channel> {
+        let Answer::Channel(channel) = self.answer(Question::Channel { of, fd })? else {
+            return Err(misfit());
+        };
+        Ok(channel)
+    }
+
+    /// Returns who holds the far end of a descriptor.
+    pub fn holders_of(&self, of: ProcessId, fd: u32) -> Found<&'a Holders> {
+        let Answer::Holders(holders) = self.answer(Question::Holders { of, fd })? else {
+            return Err(misfit());
+        };
+        Ok(holders)
+    }
+
+    /// Returns what is at an absolute path, as the root means it. A relative path is unknown: nobody can say what
+    /// it was relative to.
+    pub fn path(&self, path: &BStr) -> Found<&'a PathAnswer> {
+        if !path.starts_with(b"/") {
+            return Err(Unknown::new(Reason::Unsupported, format!("'{path}' is not an absolute path")).into());
+        }
+        let Answer::Path(path) = self.answer(Question::Path { of: self.root.id, path: path.to_owned() })?
+        else {
+            return Err(misfit());
+        };
+        Ok(path)
+    }
+
+    /// Returns who bears a bare process number.
+    pub fn owner(&self, pid: Pid) -> Found<Owner> {
+        let Answer::Owner(owner) = self.answer(Question::Owner { of: self.root.id, pid })? else {
+            return Err(misfit());
+        };
+        Ok(*owner)
+    }
+
+    /// Returns the bytes that a process moved so far.
+    pub fn activity(&self, id: ProcessId) -> Found<Activity> {
+        let Answer::Activity(activity) = self.answer(Question::Activity(id))? else { return Err(misfit()) };
+        Ok(*activity)
+    }
+
+    /// Returns the sockets of one process.
+    pub fn sockets_of(&self, id: ProcessId) -> Found<&'a Sockets> {
+        let Answer::Sockets(sockets) = self.answer(Question::Sockets(id))? else { return Err(misfit()) };
+        Ok(sockets)
+    }
+
+    /// Returns the sockets of every member; asks for all missing ones at once.
+    pub fn sockets(&self) -> Found<Vec<(ProcessId, &'a Sockets)>> {
+        gather(self.tree.iter().map(|&id| self.sockets_of(id).map(|sockets| (id, sockets))))
+    }
+
+    /// Returns every socket by which the tree can be reached, but for those that the policy names private.
+    pub fn listeners(&self) -> Found<Vec<(ProcessId, &'a Listener)>> {
+        let private =
+            |name: &BString| self.policy.private_listeners.iter().any(|glob| glob.fits(name.as_bstr()));
+        Ok(self
+            .sockets()?
+            .into_iter()
+            .flat_map(|(id, sockets)| sockets.listeners.iter().map(move |listener| (id, listener)))
+            .filter(|(_, listener)| !private(&listener.name))
+            .collect())
+    }
+
+    /// Returns the live outside peers of the tree's *accepted* connections, and its pending clients.
+    ///
+    /// A connection counts as accepted when it bears the name of one of the tree's listeners. A peer that is gone
+    /// (inode 0) or belongs to a member is no client; a peer that the kernel did not name is unknown.
+    pub fn clients(&self) -> Found<Vec<Client>> {
+        let sockets = self.sockets()?;
+        let inside: BTreeSet<u64> = sockets
+            .iter()
+            .flat_map(|(_, sockets)| sockets.connections.iter().map(|connection| connection.inode))
+            .collect();
+        let names: BTreeSet<(Family, &BString)> = sockets
+            .iter()
+            .flat_map(|(_, sockets)| {
+                sockets.listeners.iter().map(|listener| (listener.family, &listener.name))
+            })
+            .collect();
+        let ports: BTreeSet<&[u8]> = names
+            .iter()
+            .filter(|(family, _)| *family == Family::Tcp)
+            .filter_map(|(_, name)| port(name))
+            .collect();
+        let mut clients = Vec::new();
+        for (member, sockets) in &sockets {
+            for listener in &sockets.listeners {
+                if listener.pending > 0 {
+                    clients.push(Client {
+                        member: *member,
+                        name: listener.name.clone(),
+                        peer: format!("{} waiting to be accepted", listener.pending),
+                    });
+                }
+            }
+            for connection in &sockets.connections {
+                if accepted(connection, &names, &ports) {
+                    clients.extend(client(*member, connection, &inside, &sockets.connections, self)?);
+                }
+            }
+        }
+        Ok(clients)
+    }
+
+    /// Returns how the root stands to its parent.
+    pub fn parentage(&self) -> Parentage {
+        parentage(&self.look.snapshot.table, &self.look.reapers, self.root)
+    }
+
+    /// Returns the live parent that may have started the root and is not itself of the tree.
+    pub fn outside_parent(&self) -> Option<ProcessId> {
+        match self.parentage() {
+            Parentage::Living(parent) if !self.tree.contains(&parent) => Some(parent),
+            Parentage::Living(_) | Parentage::Adopted(_) | Parentage::None => None,
+        }
+    }
+
+    /// Returns the first member with a controlling terminal.
+    pub fn terminal(&self) -> Option<ProcessId> {
+        let table = &self.look.snapshot.table;
+        self.tree.iter().copied().find(|&id| table.get(id).is_some_and(|row| row.tty != 0))
+    }
+
+    /// Returns a template filled in, or nothing where one of its captures is empty for this process.
+    pub fn fill(&self, template: &Template) -> Option<BString> {
+        let mut text = BString::default();
+        for part in &template.parts {
+            match part {
+                TemplatePart::Literal(literal) => text.extend_from_slice(literal.as_bytes()),
+                TemplatePart::Capture(name) => text.extend_from_slice(self.captures.get(name)?),
+                TemplatePart::DirectoryOf(name) => {
+                    let path = self.captures.get(name)?;
+                    let end = path.rfind_byte(b'/')?;
+                    text.extend_from_slice(&path[..end.max(1)]);
+                }
+            }
+        }
+        Some(text)
+    }
+
+    fn answer(&self, question: Question) -> Found<&'a Answer> {
+        match self.look.answers.get(&question) {
+            None => Err(Blank::Ask(vec![question])),
+            Some(Ok(answer)) => Ok(answer),
+            Some(Err(unknown)) => Err(Blank::Unknown(unknown.clone())),
+        }
+    }
+}
+
+/// Returns all values, or all missing questions together, or else the first unknown.
+pub fn gather<T>(each: impl Iterator<Item = Found<T>>) -> Found<Vec<T>> {
+    let mut values = Vec::new();
+    let mut asked = Vec::new();
+    let mut unknown = None;
+    for found in each {
+        match found {
+            Ok(value) => values.push(value),
+            Err(Blank::Ask(questions)) => asked.extend(questions),
+            Err(Blank::Unknown(why)) => unknown = unknown.or(Some(why)),
+        }
+    }
+    match (asked.is_empty(), unknown) {
+        (false, _) => Err(Blank::Ask(asked)),
+        (true, Some(why)) => Err(Blank::Unknown(why)),
+        (true, None) => Ok(values),
+    }
+}
+
+/// Returns a known value by reference, or the unknown as a blank.
+pub fn known<T>(value: &Known<T>) -> Found<&T> {
+    value.as_ref().map_err(|unknown| Blank::Unknown(unknown.clone()))
+}
+
+fn misfit() -> Blank {
+    Unknown::new(Reason::Unsupported, "an answer to another question").into()
+}
+
+fn port(name: &BString) -> Option<&[u8]> {
+    name.rfind_byte(b':').map(|at| &name[at + 1..])
+}
+
+fn accepted(connection: &Connection, names: &BTreeSet<(Family, &BString)>, ports: &BTreeSet<&[u8]>) -> bool {
+    match connection.family {
+        // A wildcard listener's name is not its connections' name: the port is what they share.
+        Family::Tcp => port(&connection.name).is_some_and(|port| ports.contains(port)),
+        Family::Unix | Family::UnixDatagram | Family::Udp => {
+            !connection.name.is_empty() && names.contains(&(connection.family, &connection.name))
+        }
+    }
+}
+
+fn client(
+    member: ProcessId,
+    connection: &Connection,
+    inside: &BTreeSet<u64>,
+    own: &[Connection],
+    case: &Case<'_>,
+) -> Found<Option<Client>> {
+    let found = |peer: String| Some(Client { member, name: connection.name.clone(), peer });
+    match &connection.peer {
+        Peer::Gone => Ok(None),
+        Peer::Inode(inode) if inside.contains(inode) => Ok(None),
+        Peer::Inode(inode) => Ok(found(format!("socket {inode}"))),
+        Peer::Remote(address) => {
+            // Both ends of a loopback connection between members: the other row has our name as its peer.
+            let ours = |other: &Connection| {
+                other.name == address.as_bytes()
+                    && other.peer == Peer::Remote(connection.name.to_str_lossy().into_owned())
+            };
+            let within = own.iter().any(ours)
+                || case.sockets()?.iter().any(|(_, sockets)| sockets.connections.iter().any(ours));
+            Ok(if within { None } else { found(address.clone()) })
+        }
+        Peer::Unknown => {
+            Err(Unknown::new(Reason::Denied, format!("who is connected to {}", connection.name)).into())
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! `reapd`: a host-wide orphan reaper.
+//!
+//! The house has four stages over two grounds, and one edge that wires them:
+//! [`observe`] looks, [`judge`] weighs, [`plan`] says who goes and how, [`act`] carries it out and sees it done.
+//! Stages never name one another; they meet in [`model`] and read [`config`]. Only [`app`] names all.
+
+pub mod act;
+pub mod app;
+pub mod config;
+pub mod judge;
+pub mod model;
+pub mod observe;
+pub mod plan;
