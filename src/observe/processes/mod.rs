@@ -5,8 +5,9 @@
 //! ```text
 //! struct Scanner                                    // what is kept open between scans
 //!   Scanner::open() -> Result<Scanner, ObserveError>
-//!   Scanner::scan(&mut self, &mut Table) -> Result<(), ObserveError>
-//!                                                   // refills and indexes the table; who vanishes is left out
+//!   Scanner::scan(&mut self, &mut Table) -> Result<u32, ObserveError>
+//!                                                   // refills and indexes the table; who vanishes is left out,
+//!                                                   // and how many are there but refused is returned
 //!   Scanner::user(&self, id: ProcessId) -> Known<Uid>
 //!                                                   // cheap and never hangs: asked for everybody once
 //!
@@ -25,6 +26,11 @@
 //! fn clocks() -> Clocks
 //! fn gaps() -> Vec<Gap>                             // what this machine hides from us
 //! fn prepare_aside()                                // called once by the aside process: die with the parent
+//!
+//! // macOS only; on Linux these need a dump of all sockets and are in `stdio` and `sockets`:
+//! fn channel(of: ProcessId, fd: u32) -> Known<Channel>
+//! fn holders(of: ProcessId, fd: u32) -> Known<Holders>
+//! fn sockets(of: ProcessId) -> Known<Sockets>
 //! ```
 
 #[cfg(target_os = "linux")]
@@ -38,5 +44,6 @@ pub(super) use linux::{
 };
 #[cfg(target_os = "macos")]
 pub(super) use macos::{
-    Pinned, Scanner, activity, arguments, boot_id, clocks, facts, gaps, own, owner, path, prepare_aside,
+    Pinned, Scanner, activity, arguments, boot_id, channel, clocks, facts, gaps, holders, own, owner, path,
+    prepare_aside, sockets,
 };
