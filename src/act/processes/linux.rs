@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use bstr::{BString, ByteSlice as _};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{AtFlags, Dir, Mode, OFlags, fstat, fstatfs, open, openat, statat};
+use rustix::fs::{
+    AtFlags, Dir, Mode, OFlags, StatxFlags, fstat, fstatfs, makedev, open, openat, statat, statx,
+};
 use rustix::io::Errno;
 use rustix::process::{PidfdFlags, Resource, getrlimit, pidfd_open, pidfd_send_signal, setrlimit};
 
@@ -104,31 +106,41 @@ impl Handle {
 }
 
 /// Waits on all pidfds at once.
-pub(super) fn wait_any(handles: &[&Handle], until: Instant) -> io::Result<()> {
+pub(super) fn wait_any(handles: &[&Handle], until: Instant) -> io::Result<Vec<usize>> {
     let blind = handles.iter().any(|handle| handle.pidfd.is_none());
+    // A handle without a pidfd keeps its place by its directory, which is never asked for an event.
     let mut fds: Vec<PollFd<'_>> = handles
         .iter()
-        .filter_map(|handle| handle.pidfd.as_ref())
-        .map(|pidfd| PollFd::new(pidfd, PollFlags::IN))
+        .map(|handle| match &handle.pidfd {
+            Some(pidfd) => PollFd::new(pidfd, PollFlags::IN),
+            None => PollFd::new(&handle.dir, PollFlags::empty()),
+        })
         .collect();
     loop {
-        let mut left = until.saturating_duration_since(Instant::now());
-        if blind {
-            left = left.min(BLIND_WAIT);
-        }
-        // A second and a nanosecond always fit.
+        let left = until.saturating_duration_since(Instant::now());
+        let left = if blind { left.min(BLIND_WAIT) } else { left };
         let timeout = Timespec {
             tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: left.subsec_nanos().into(),
         };
         match poll(&mut fds, Some(&timeout)) {
-            Ok(ready) if ready > 0 => return Ok(()),
-            Ok(_) if handles.iter().any(|handle| handle.pidfd.is_none() && handle.is_gone()) => return Ok(()),
-            Ok(_) if Instant::now() >= until => return Ok(()),
             Ok(_) => {}
             // A signal to reapd itself came in: whoever asked looks at its flag.
-            Err(Errno::INTR) => return Ok(()),
+            Err(Errno::INTR) => return Ok(Vec::new()),
             Err(error) => return Err(error.into()),
+        }
+        let gone: Vec<usize> = handles
+            .iter()
+            .zip(&fds)
+            .enumerate()
+            .filter(|(_, (handle, fd))| match handle.pidfd {
+                Some(_) => fd.revents().contains(PollFlags::IN),
+                None => handle.is_gone(),
+            })
+            .map(|(at, _)| at)
+            .collect();
+        if !gone.is_empty() || Instant::now() >= until {
+            return Ok(gone);
         }
     }
 }
@@ -205,11 +217,12 @@ fn parse(stat: &[u8]) -> Option<Sight> {
     let ppid = number(fields.next()?)?;
     let pgid = number(fields.next()?)?;
     let sid = number(fields.next()?)?;
-    // Fields 7 to 19 lie between the session and the number of threads, and field 21 before the start.
-    let threads = number(fields.nth(13)?)?;
+    let tty = number(fields.next()?)?;
+    // Fields 8 to 19 lie between the terminal and the number of threads, and field 21 before the start.
+    let threads = number(fields.nth(12)?)?;
     let start = number(fields.nth(1)?)?;
     let id = ProcessId { pid: Pid::new(pid)?, start: Start(start) };
-    Some(Sight { id, ppid, pgid, sid, state, threads, name })
+    Some(Sight { id, ppid, pgid, sid, tty, state, threads, name })
 }
 
 fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
@@ -232,10 +245,12 @@ fn real_uid(dir: &OwnedFd) -> Result<Uid, Lost> {
         .ok_or_else(|| Lost::Unreadable(io::Error::new(io::ErrorKind::InvalidData, "malformed status")))
 }
 
-/// Returns the executable's identity. `stat` of the link goes to the very file that runs, though its name be gone.
+/// Returns the executable's identity: the link leads to the very file that runs, though its name be gone.
+///
+/// `STATX_DONT_SYNC` keeps a dead network or FUSE server from holding us in the kernel (statx(2), CASES C17).
 fn executable(dir: &OwnedFd) -> Option<FileId> {
-    let stat = statat(dir, "exe", AtFlags::empty()).ok()?;
-    Some(FileId { dev: stat.st_dev, ino: stat.st_ino })
+    let stat = statx(dir, "exe", AtFlags::STATX_DONT_SYNC, StatxFlags::INO).ok()?;
+    Some(FileId { dev: makedev(stat.stx_dev_major, stat.stx_dev_minor), ino: stat.stx_ino })
 }
 
 fn unique(pidfd: &OwnedFd) -> Option<u64> {

@@ -44,6 +44,8 @@ pub struct Sight {
     pub pgid: i32,
     /// Its session.
     pub sid: i32,
+    /// Its controlling terminal's device number; 0 for none.
+    pub tty: i32,
     /// What it is doing.
     pub state: State,
     /// Number of threads that are left.
@@ -204,8 +206,10 @@ pub fn sight_of(pid: Pid) -> Result<Sight, Lost> {
     platform::sight_of(pid)
 }
 
-/// Waits until one of these is gone, or until then. Returns at once when one already is.
-pub fn wait_any(held: &[&Held], until: Instant) -> std::io::Result<()> {
+/// Waits until some of these are gone, or until then, or until a signal to reapd itself comes in.
+///
+/// Returns the places in `held` of all that are gone by now; none after a wait in vain.
+pub fn wait_any(held: &[&Held], until: Instant) -> std::io::Result<Vec<usize>> {
     let handles: Vec<&platform::Handle> = held.iter().map(|held| &held.handle).collect();
     platform::wait_any(&handles, until)
 }
