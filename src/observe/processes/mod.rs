@@ -35,7 +35,8 @@
 
 #[cfg(target_os = "linux")]
 mod linux;
-#[cfg(target_os = "macos")]
+// Its parsers name no Apple type and are tested everywhere.
+#[cfg(any(target_os = "macos", test))]
 mod macos;
 
 #[cfg(target_os = "linux")]
