@@ -130,7 +130,7 @@ mod tests {
     fn a_hole_in_the_environment_hides_no_mark() {
         let parsed =
             parse_arguments(&answer(1, b"/bin/a\0a\0PATH=/bin\0\0REAPD_KEEP=1\0"), &names()).unwrap();
-        assert_eq!(parsed.env.unwrap().get(b"REAPD_KEEP".as_bstr()).unwrap(), "1");
+        assert_eq!(parsed.env.unwrap()[b"REAPD_KEEP".as_bstr()], "1");
     }
 
     #[test]

@@ -224,7 +224,9 @@ mod tests {
 
     /// Descriptors as a test says; those of a pid that is not listed are refused.
     #[derive(Default)]
-    struct Said(BTreeMap<i32, Vec<(u32, Kind, Vec<u8>)>>);
+    struct Said(BTreeMap<i32, Table>);
+
+    type Table = Vec<(u32, Kind, Vec<u8>)>;
 
     impl Source for Said {
         fn descriptors(&self, pid: Pid) -> Known<Vec<(u32, Kind)>> {
@@ -267,7 +269,7 @@ mod tests {
         record
     }
 
-    fn said(entries: Vec<(i32, Vec<(u32, Kind, Vec<u8>)>)>) -> Said {
+    fn said(entries: Vec<(i32, Table)>) -> Said {
         Said(entries.into_iter().collect())
     }
 

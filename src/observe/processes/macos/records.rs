@@ -284,7 +284,7 @@ mod tests {
         set(&mut record, 24 + 88, &5_u64.to_le_bytes());
         set(&mut record, 24 + 136, &0xabc_u64.to_le_bytes());
         assert_eq!(pipe(&record), Some(Pipe { handle: 0xabc, peer: 0, unread: 5 }));
-        assert_eq!(pipe(&vec![0; 184]), None, "a record nobody filled in is no proof");
+        assert_eq!(pipe(&[0; 184]), None, "a record nobody filled in is no proof");
         assert_eq!(pipe(&record[..170]), None);
     }
 
@@ -312,7 +312,7 @@ mod tests {
         let Family::Tcp { local, remote, state } = socket(&record).unwrap().family else { panic!("tcp") };
         assert_eq!((local.ip.to_string().as_str(), local.port), ("127.0.0.1", 8080));
         assert_eq!((remote.port, state), (0, 1));
-        assert_eq!(socket(&vec![0; 792]), None);
+        assert_eq!(socket(&[0; 792]), None);
     }
 
     #[test]
