@@ -229,11 +229,8 @@ impl Escalation {
 
     /// Somebody was found to be of the tree, and is held.
     pub fn joined(&mut self, id: ProcessId) {
-        let late = if self.rungs.get(self.rung).is_none_or(|rung| rung.signal == Signal::Kill) {
-            Late::Yes
-        } else {
-            Late::No
-        };
+        let killing = self.rungs.get(self.rung).is_none_or(|rung| rung.signal == Signal::Kill);
+        let late = if killing && self.touched == Touched::Yes { Late::Yes } else { Late::No };
         self.members.entry(id).or_insert(Stage { late, ..Stage::default() });
     }
 

@@ -42,7 +42,7 @@ pub(super) struct Handle {
 
 impl Handle {
     /// Opens both descriptors, and makes sure that both are of this very process.
-    pub(super) fn open(id: ProcessId) -> Result<Handle, HoldError> {
+    pub(super) fn open(id: ProcessId) -> Result<(Handle, Sight), HoldError> {
         let dir = open_dir(id.pid).map_err(hold_error)?;
         let sight = sight(&dir).map_err(lost_before)?;
         if sight.id != id {
@@ -62,7 +62,7 @@ impl Handle {
         // The number may have passed on between the two opens. If the directory's process still lives now, it had
         // the number all the time, so the pidfd is of the same one.
         let again = self::sight(&handle.dir).map_err(lost_before)?;
-        if again.is_gone() { Err(HoldError::Gone) } else { Ok(handle) }
+        if again.is_gone() { Err(HoldError::Gone) } else { Ok((handle, again)) }
     }
 
     /// Reads everything that an identity is compared by.

@@ -31,6 +31,7 @@ pub struct Held {
     // Invariant: when the handle was taken, the process was surely this identity, which has an executable.
     identity: Identity,
     handle: platform::Handle,
+    sight: Sight,
 }
 
 /// The cheap facts of one process, read fresh.
@@ -125,34 +126,60 @@ pub enum SignalError {
     Failed(#[source] std::io::Error),
 }
 
-impl Held {
-    /// Takes a process under a handle, if it is surely the recorded one.
-    ///
-    /// Every part of the identity is read through the handle itself, so that a number that passes to another process
-    /// between two reads cannot lend its new bearer the old one's name.
-    pub fn hold(identity: &Identity) -> Result<Held, HoldError> {
-        let pid = identity.id.pid;
-        if pid == Pid::INIT || u32::try_from(pid.number()) == Ok(std::process::id()) {
+/// A process under a handle, whoever it is: to read through, not to signal.
+#[derive(Debug)]
+pub struct Pinned {
+    handle: platform::Handle,
+    sight: Sight,
+}
+
+impl Pinned {
+    /// Takes the process with this number and start under a handle. Process 1 and reapd itself are refused.
+    pub fn pin(id: ProcessId) -> Result<Pinned, HoldError> {
+        if id.pid == Pid::INIT || u32::try_from(id.pid.number()) == Ok(std::process::id()) {
             return Err(HoldError::Forbidden);
         }
+        let (handle, sight) = platform::Handle::open(id)?;
+        Ok(Pinned { handle, sight })
+    }
+
+    /// Returns its cheap facts as they were when it was pinned.
+    pub fn sight(&self) -> &Sight {
+        &self.sight
+    }
+
+    /// Holds the process, if it is surely the recorded one. Every part of the identity is read through the handle
+    /// itself, so that a number that passes on between two reads cannot lend its new bearer the old one's name.
+    pub fn hold(self, identity: &Identity) -> Result<Held, HoldError> {
         let boot = platform::boot().map_err(|_| HoldError::IdentityChanged)?;
-        let handle = platform::Handle::open(identity.id)?;
-        let current = handle.current().map_err(|lost| match lost {
+        let current = self.handle.current().map_err(|lost| match lost {
             Lost::Gone => HoldError::Gone,
             Lost::Unreadable(error) => HoldError::Failed(error),
         })?;
-        if current.sight.is_gone() && current.sight.id == identity.id {
+        if current.sight.is_gone() {
             return Err(HoldError::Gone);
         }
         if !identity.is_surely(&as_identity(&boot, &current)) {
             return Err(HoldError::IdentityChanged);
         }
-        Ok(Held { identity: identity.clone(), handle })
+        Ok(Held { identity: identity.clone(), handle: self.handle, sight: current.sight })
+    }
+}
+
+impl Held {
+    /// Takes a process under a handle, if it is surely the recorded one.
+    pub fn hold(identity: &Identity) -> Result<Held, HoldError> {
+        Pinned::pin(identity.id)?.hold(identity)
     }
 
     /// Returns who is held.
     pub fn identity(&self) -> &Identity {
         &self.identity
+    }
+
+    /// Returns its cheap facts as they were when it was held.
+    pub fn first_sight(&self) -> &Sight {
+        &self.sight
     }
 
     /// Sends one signal to this one process, right after checking once more that it is surely the recorded one.
