@@ -16,6 +16,7 @@ use super::records::{
 /// `S_IFMT` and the types of `<sys/stat.h>`.
 const TYPE: u16 = 0o170_000;
 const FIFO: u16 = 0o010_000;
+const DEVICE: u16 = 0o020_000;
 const REGULAR: u16 = 0o100_000;
 /// `SOCK_STREAM`.
 const STREAM: i32 = 1;
@@ -160,6 +161,28 @@ pub(super) fn sockets(source: &impl Source, of: Pid) -> Known<Sockets> {
         }
     }
     Ok(all)
+}
+
+/// Returns the terminals whose master side a process holds: none, or unknown.
+///
+/// A master is a clone of `/dev/ptmx`, and the headers do not say how its number and its terminal's belong together.
+/// So whoever holds one may serve anybody's terminal.
+pub(super) fn terminals(source: &impl Source, of: Pid) -> Known<Vec<i32>> {
+    for (fd, kind) in source.descriptors(of)? {
+        if kind != Kind::File {
+            continue;
+        }
+        let held = match source.record(of, fd, kind, FILE_DESCRIPTOR) {
+            Ok(record) => held_file(&record).ok_or_else(misread)?,
+            Err(Unknown { reason: Reason::Failed(EBADF), .. }) => continue,
+            Err(unknown) => return Err(unknown),
+        };
+        let device = held.mode & TYPE == DEVICE;
+        if device && (held.path.is_empty() || held.path.starts_with(b"/dev/pt")) {
+            return Err(Unknown::new(Reason::Unsupported, "which terminal it serves"));
+        }
+    }
+    Ok(Vec::new())
 }
 
 fn sort_in(socket: Socket, all: &mut Sockets) {
@@ -308,6 +331,24 @@ mod tests {
         let holders = holders(&said, pid(5), 0).unwrap();
         assert_eq!(holders.seen.iter().map(|id| id.pid.number()).collect::<Vec<_>>(), [6]);
         assert_eq!(holders.census, Census::Partial(1), "99 could not be read");
+    }
+
+    fn file(mode: u16, path: &[u8]) -> Vec<u8> {
+        let mut record = vec![0; FILE_DESCRIPTOR];
+        record[28..30].copy_from_slice(&mode.to_le_bytes());
+        record[176..176 + path.len()].copy_from_slice(path);
+        record
+    }
+
+    #[test]
+    fn who_holds_a_master_may_serve_anybody_b01() {
+        let holding = |path: &[u8]| said(vec![(5, vec![(3, Kind::File, file(DEVICE | 0o666, path))])]);
+        assert_eq!(terminals(&holding(b"/dev/null"), pid(5)), Ok(Vec::new()));
+        assert_eq!(terminals(&holding(b"/dev/ttys003"), pid(5)), Ok(Vec::new()));
+        assert!(terminals(&holding(b"/dev/ptmx"), pid(5)).is_err());
+        assert!(terminals(&holding(b""), pid(5)).is_err(), "a device without a name may be one");
+        assert!(terminals(&holding(b"/dev/null"), pid(99)).is_err());
+        assert_eq!(channel(&holding(b"/dev/null"), pid(5), 3).unwrap().kind, ChannelKind::Null);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The dear facts of one process, each known or with its obstacle.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use bstr::{BString, ByteSlice as _};
 
@@ -18,9 +18,6 @@ use super::pinned::Pinned;
 use super::records::{self, Kind};
 use super::{host, kernel};
 
-/// Set by launchd for each of its jobs, and inherited from there; "0" or `application.…` for what a person started.
-const JOB: &str = "XPC_SERVICE_NAME";
-
 /// Returns the argument vector.
 pub(in crate::observe) fn arguments(id: ProcessId) -> Known<Vec<BString>> {
     let pinned = Pinned::open(id)?;
@@ -32,18 +29,10 @@ pub(in crate::observe) fn arguments(id: ProcessId) -> Known<Vec<BString>> {
 pub(in crate::observe) fn facts(id: ProcessId, env_names: &BTreeSet<BString>) -> Known<Facts> {
     let pinned = Pinned::open(id)?;
     let entry = pinned.entry()?;
-    let mut names = env_names.clone();
-    names.insert(JOB.into());
-    let (argv, mut env) = match vectors(id, &names) {
+    let (argv, env) = match vectors(id, env_names) {
         Ok(both) => (Ok(both.argv), both.env),
         Err(unknown) => (Err(unknown.clone()), Err(unknown)),
     };
-    let cgroup = job(&entry, &env);
-    if let Ok(env) = &mut env
-        && !env_names.contains(JOB.as_bytes().as_bstr())
-    {
-        env.remove(JOB.as_bytes().as_bstr());
-    }
     let facts = Facts {
         id,
         uid: Ok(entry.real_uid),
@@ -51,7 +40,8 @@ pub(in crate::observe) fn facts(id: ProcessId, env_names: &BTreeSet<BString>) ->
         exe: executable(id),
         cwd: cwd(id),
         env,
-        cgroup,
+        // A launchd job is told by its environment instead.
+        cgroup: Err(Unknown::new(Reason::Unsupported, "cgroup")),
         namespaces: Ok(host::THE_ONLY),
         tracer: Ok(entry.tracer),
         hangup: hangup(&entry),
@@ -65,21 +55,6 @@ pub(in crate::observe) fn facts(id: ProcessId, env_names: &BTreeSet<BString>) ->
 fn vectors(id: ProcessId, names: &BTreeSet<BString>) -> Known<arguments::Arguments> {
     let bytes = kernel::arguments(id.pid).map_err(|error| kernel::unknown(&error, "arguments"))?;
     parse_arguments(&bytes, names)
-}
-
-/// Says in the words of a cgroup what a Mac has instead: `/launchd/LABEL.service` for the main process of a launchd
-/// job, which is a supervised one, and `/` for all others. Where the environment is hidden, nobody can tell.
-fn job(entry: &Entry, env: &Known<BTreeMap<BString, BString>>) -> Known<BString> {
-    if entry.row.ppid != Pid::INIT.number() {
-        return Ok("/".into());
-    }
-    let env = env.as_ref().map_err(Clone::clone)?;
-    Ok(match env.get(JOB.as_bytes().as_bstr()) {
-        Some(label) if *label != "0" && !label.starts_with(b"application.") => {
-            format!("/launchd/{}.service", crate::model::escape::escape(label)).into()
-        }
-        Some(_) | None => "/".into(),
-    })
 }
 
 /// The path's file and not the mapped one, since the kernel names no inode: after an upgrade in place the two differ,
@@ -154,6 +129,12 @@ pub(in crate::observe) fn channel(of: ProcessId, fd: u32) -> Known<Channel> {
 pub(in crate::observe) fn holders(of: ProcessId, fd: u32) -> Known<Holders> {
     let pinned = Pinned::open(of)?;
     pinned.still(channels::holders(&Kernel, of.pid, fd))
+}
+
+/// Returns the terminals whose master side a process holds.
+pub(in crate::observe) fn terminals(of: ProcessId) -> Known<Vec<i32>> {
+    let pinned = Pinned::open(of)?;
+    pinned.still(channels::terminals(&Kernel, of.pid))
 }
 
 /// Returns the listening and connected sockets.
