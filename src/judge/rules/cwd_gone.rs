@@ -111,6 +111,10 @@ fn weigh_with(
     if let Some(parent) = case.outside_parent() {
         return Ok(Finding::no(format!("its parent {parent} is alive")));
     }
+    if case.root.ppid == 0 {
+        // proc_pid_stat(5): it came into our pid namespace from outside, e.g. by `docker exec` (A20, B25).
+        return Err(Unknown::new(Reason::Foreign, "its parent").into());
+    }
     if let Some(member) = case.terminal() {
         return Ok(Finding::no(format!("process {member} has a terminal")));
     }
@@ -308,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parent_a_terminal_or_a_client_keeps_it_b34() {
+    fn a_parent_a_terminal_or_a_client_keeps_it_b34_b25_a20() {
         let parent = deleted().process(40, 1).row(ROOT, |row| row.ppid = 40);
         let terminal = deleted().process(51, ROOT).row(51, |row| row.tty = 34816);
         let client = deleted().sockets(
@@ -316,11 +320,13 @@ mod tests {
             vec![listener(Family::Tcp, "0.0.0.0:8000")],
             vec![connection(Family::Tcp, "10.0.0.1:8000", Peer::Remote("10.0.0.2:999".into()))],
         );
+        let foreign = deleted().row(ROOT, |row| row.ppid = 0);
         let blind = deleted().refused(Question::Sockets(id(ROOT)), Reason::Denied);
         for (scene, expected) in [
             (parent, Says::No("its parent 40 is alive")),
             (terminal, Says::No("process 51 has a terminal")),
             (client, Says::No("a client is connected to 10.0.0.1:8000")),
+            (foreign, Says::Unknown("its parent: it belongs to another namespace")),
             (blind, Says::Unknown("refused")),
         ] {
             check(&scene, &expected);
@@ -408,6 +414,18 @@ mod tests {
         let above = PathAnswer::ParentAbsent { nearest: parent("/").into() };
         let scene = elsewhere().path("/wt/a", above);
         check_recorded(&scene, file(8, 9), file(8, 600), &Says::Unknown("gone with all above it"));
+    }
+
+    #[test]
+    fn a_profile_that_a_cleaner_removed_is_no_death_a11() {
+        // The browser stands elsewhere and is driven over its port.
+        let driven = elsewhere().sockets(
+            ROOT,
+            vec![listener(Family::Tcp, "127.0.0.1:9222")],
+            vec![connection(Family::Tcp, "127.0.0.1:9222", Peer::Remote("127.0.0.1:999".into()))],
+        );
+        check(&driven, &Says::Unknown("never seen"));
+        check_recorded(&driven, file(8, 9), file(8, 600), &Says::No("a client is connected"));
     }
 
     #[test]
