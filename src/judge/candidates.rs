@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bstr::{BStr, BString, ByteSlice as _};
 
 use crate::config::pattern::{fits_arguments, program_name};
-use crate::config::policy::{Config, Match, Policy};
+use crate::config::policy::{Config, GlobPart, Match, Policy};
 use crate::model::facts::Facts;
 use crate::model::id::{Pid, ProcessId};
 use crate::model::look::Look;
@@ -43,17 +43,19 @@ pub struct Candidate {
 pub fn candidates(look: &Look, config: &Config) -> Candidates {
     let table = &look.snapshot.table;
     let fixed = protect::Fixed::new(look);
+    let index = Index::new(config);
     let mut matched: Vec<(ProcessId, usize)> = Vec::new();
+    let mut fitting = Vec::new();
     for arguments in &look.snapshot.arguments {
         let Some(row) = table.get(arguments.id) else { continue };
-        if row.kernel == Kernel::Thread || row.is_gone() || fixed.protects(look, row).is_some() {
+        let argv: &[BString] = arguments.argv.as_deref().unwrap_or_default();
+        index.fitting(look, row, argv, &mut fitting);
+        // Whom no policy concerns, nobody needs to protect: most end here.
+        if fitting.is_empty() || row.kernel == Kernel::Thread || row.is_gone() {
             continue;
         }
-        let argv: &[BString] = arguments.argv.as_deref().unwrap_or_default();
-        for (index, policy) in config.policies.iter().enumerate() {
-            if policy.matches.iter().any(|form| may_fit(form, look, row, argv)) {
-                matched.push((row.id, index));
-            }
+        if fixed.protects(look, row).is_none() {
+            matched.extend(fitting.iter().map(|&policy| (row.id, policy)));
         }
     }
     let trees = trees(look, &matched);
@@ -86,6 +88,60 @@ pub fn candidates(look: &Look, config: &Config) -> Candidates {
         candidates.list.push(Candidate { root, policy, tree });
     }
     candidates
+}
+
+/// The forms of all policies, by the program's name where that is a plain word: a host of thousands of processes is
+/// matched at a look-up each.
+struct Index<'a> {
+    by_name: BTreeMap<&'a [u8], Vec<(usize, &'a Match)>>,
+    others: Vec<(usize, &'a Match)>,
+}
+
+impl<'a> Index<'a> {
+    fn new(config: &'a Config) -> Index<'a> {
+        let mut index = Index { by_name: BTreeMap::new(), others: Vec::new() };
+        for (at, policy) in config.policies.iter().enumerate() {
+            for form in &policy.matches {
+                let Match::Shape { programs, .. } = form else {
+                    index.others.push((at, form));
+                    continue;
+                };
+                let words: Option<Vec<&[u8]>> = programs
+                    .iter()
+                    .map(|glob| match glob.parts.as_slice() {
+                        [GlobPart::Literal(word)] => Some(word.as_slice()),
+                        _ => None,
+                    })
+                    .collect();
+                match words {
+                    Some(words) => {
+                        for word in words {
+                            index.by_name.entry(word).or_default().push((at, form));
+                        }
+                    }
+                    None => index.others.push((at, form)),
+                }
+            }
+        }
+        index
+    }
+
+    /// Puts into `found` the policies that may concern a process, each once.
+    fn fitting(&self, look: &Look, row: &Row, argv: &[BString], found: &mut Vec<usize>) {
+        found.clear();
+        let named = argv.first().map(|first| program_name(first.as_bstr()));
+        // The command name finds those that put something else into argv[0], as the executable's name does later.
+        let by_name = named
+            .and_then(|name| self.by_name.get(name.as_bytes()))
+            .into_iter()
+            .chain(self.by_name.get(row.name()))
+            .flatten();
+        for &(policy, form) in by_name.chain(&self.others) {
+            if !found.contains(&policy) && may_fit(form, look, row, argv) {
+                found.push(policy);
+            }
+        }
+    }
 }
 
 /// Returns the values of a policy's captures for one process; those that cannot be filled are left out.
@@ -130,7 +186,7 @@ pub fn still_fits(policy: &Policy, look: &Look, row: &Row, facts: &Facts) -> boo
 
 fn may_fit(form: &Match, look: &Look, row: &Row, argv: &[BString]) -> bool {
     match form {
-        Match::Shape { .. } | Match::McpConfigured => fits(form, look, argv, None),
+        Match::Shape { .. } | Match::McpConfigured => fits(form, look, argv, Some(row.name().as_bstr())),
         // Where it stands is not known yet; only those without a living parent can be roots of such a tree.
         Match::Roots(_) => adopted(look, row),
     }
