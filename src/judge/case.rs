@@ -125,6 +125,14 @@ impl<'a> Case<'a> {
         Ok(*activity)
     }
 
+    /// Returns the terminals whose master side a process holds, by device number.
+    pub fn terminals_of(&self, id: ProcessId) -> Found<&'a [i32]> {
+        let Answer::Terminals(terminals) = self.answer(Question::Terminals(id))? else {
+            return Err(misfit());
+        };
+        Ok(terminals)
+    }
+
     /// Returns the sockets of one process.
     pub fn sockets_of(&self, id: ProcessId) -> Found<&'a Sockets> {
         let Answer::Sockets(sockets) = self.answer(Question::Sockets(id))? else { return Err(misfit()) };
