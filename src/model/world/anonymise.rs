@@ -126,7 +126,8 @@ impl Anonymiser {
             | Question::Holders { .. }
             | Question::Sockets(_)
             | Question::Owner { .. }
-            | Question::Activity(_) => question.clone(),
+            | Question::Activity(_)
+            | Question::Terminals(_) => question.clone(),
         }
     }
 
@@ -156,7 +157,7 @@ impl Anonymiser {
                     }
                 }
             }
-            Answer::Holders(_) | Answer::Owner(_) | Answer::Activity(_) => {}
+            Answer::Holders(_) | Answer::Owner(_) | Answer::Activity(_) | Answer::Terminals(_) => {}
         }
         clean
     }

@@ -14,7 +14,7 @@ use crate::model::question::{
     PathAnswer, Peer, Question, Sockets,
 };
 
-use super::rows::{Person, argv, named};
+use super::rows::{self, Person, argv, named};
 use super::words::Word;
 use super::{Manner, defaults, terms};
 
@@ -80,6 +80,7 @@ pub(super) fn read(
         ("listens", [of, family, name, rest @ ..]) => reader.listens(of, family, name, rest),
         ("client", [of, family, name, rest @ ..]) => reader.client(of, family, name, rest),
         ("owner", [of, pid, who]) => reader.owner(of, pid, who),
+        ("terminals", [of, rest @ ..]) => reader.terminals(of, rest),
         ("activity", [of, rest @ ..]) => reader.activity(of, rest),
         _ => Err(format!("'{}' is no statement of this form", first.text)),
     }
@@ -367,6 +368,16 @@ impl Reader<'_> {
             }
         };
         self.put(question, answer)
+    }
+
+    fn terminals(&mut self, of: &Word, rest: &[Word]) -> Result<(), String> {
+        let answer = match rest {
+            [word] if word.keyword() == Some("none") => Ok(Answer::Terminals(Vec::new())),
+            [word] if word.is_marked(b'?') => Err(word.unknown("its terminals")?.ok_or("no reason")?),
+            words => Ok(Answer::Terminals(words.iter().map(rows::tty).collect::<Result<_, _>>()?)),
+        };
+        let id = self.id(of)?;
+        self.put(Question::Terminals(id), answer)
     }
 
     fn activity(&mut self, of: &Word, rest: &[Word]) -> Result<(), String> {

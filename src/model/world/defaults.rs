@@ -64,6 +64,8 @@ pub(super) fn fill(look: &mut Look, people: &BTreeMap<Pid, Person>) {
                 if readable { Ok(Answer::Channel(channel(person))) } else { refused("its descriptors") };
             put(Question::Channel { of: id, fd }, answer);
         }
+        let terminals = if readable { Ok(Answer::Terminals(Vec::new())) } else { refused("its terminals") };
+        put(Question::Terminals(id), terminals);
         let sockets = if readable { Ok(Answer::Sockets(Sockets::default())) } else { refused("its sockets") };
         put(Question::Sockets(id), sockets);
     }
@@ -141,6 +143,7 @@ pub fn answer(look: &Look, question: &Question) -> Option<Known<Answer>> {
         | Question::Path { .. }
         | Question::Holders { .. }
         | Question::Sockets(_)
-        | Question::Activity(_) => None,
+        | Question::Activity(_)
+        | Question::Terminals(_) => None,
     }
 }

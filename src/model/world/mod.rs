@@ -16,6 +16,7 @@
 //!   listens 4242 unix /tmp/cxc-Ab/broker.sock
 //!   client 4242 unix /tmp/cxc-Ab/broker.sock peer=inode/77
 //!   owner 4242 883 absent
+//!   terminals 900 pts/3                     # whose master side it holds; none by default
 //!   facts 4243 ?denied                      # any question can be unknown, and so can any single fact
 //! look after 10s as before                  # only what changed
 //!   gone 4243

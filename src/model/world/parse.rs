@@ -255,7 +255,7 @@ fn take_over(look: &mut Look, before: Look, told: &BTreeSet<Pid>, people: &BTree
 /// Returns whom a question is about.
 pub(super) fn subject(question: &Question) -> ProcessId {
     match question {
-        Question::Facts(id) | Question::Sockets(id) | Question::Activity(id) => *id,
+        Question::Facts(id) | Question::Sockets(id) | Question::Activity(id) | Question::Terminals(id) => *id,
         Question::Path { of, .. }
         | Question::Channel { of, .. }
         | Question::Holders { of, .. }

@@ -198,6 +198,7 @@ fn print_answer(text: &mut String, look: &Look, question: &Question, answer: &Kn
         Question::Sockets(id) => format!("sockets {}", name(look, *id)),
         Question::Owner { of, pid } => format!("owner {} {pid}", name(look, *of)),
         Question::Activity(id) => format!("activity {}", name(look, *id)),
+        Question::Terminals(id) => format!("terminals {}", name(look, *id)),
     };
     let answer = match answer {
         Err(why) => {
@@ -219,6 +220,12 @@ fn print_answer(text: &mut String, look: &Look, question: &Question, answer: &Kn
                 Owner::Alive(id) => format!("alive={}", name(look, *id)),
             };
             line!(text, "  {asked} {who}");
+        }
+        Answer::Terminals(terminals) if terminals.is_empty() => line!(text, "  {asked} none"),
+        Answer::Terminals(terminals) => {
+            let numbers: String =
+                terminals.iter().flat_map(|tty| [" ".to_owned(), tty.to_string()]).collect();
+            line!(text, "  {asked}{numbers}");
         }
         Answer::Activity(activity) => {
             line!(text, "  {asked} read={} written={}", activity.read, activity.written);

@@ -193,7 +193,8 @@ fn duration(word: &Word) -> Result<u64, String> {
     read_span(&text).ok_or_else(|| format!("'{text}' is no span such as 2h30m"))
 }
 
-fn tty(word: &Word) -> Result<i32, String> {
+/// Reads a terminal: `pts/3`, or its device number.
+pub(super) fn tty(word: &Word) -> Result<i32, String> {
     match word.string()?.strip_prefix("pts/") {
         // Device numbers of Unix 98 terminals begin at major 136 (pts(4)).
         Some(number) => {

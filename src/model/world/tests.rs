@@ -256,6 +256,7 @@ fn answered() -> BoxedStrategy<(Question, Known<Answer>)> {
         fit(id().prop_map(Question::Sockets), sockets(), Answer::Sockets),
         fit((id(), pid()).prop_map(|(of, pid)| Question::Owner { of, pid }), owner, Answer::Owner),
         fit(id().prop_map(Question::Activity), activity, Answer::Activity),
+        fit(id().prop_map(Question::Terminals), vec(any::<i32>(), 0..3), Answer::Terminals),
     ]
     .boxed()
 }
