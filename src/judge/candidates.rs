@@ -12,7 +12,7 @@ use crate::model::look::Look;
 use crate::model::ownership::{Parentage, descendants, parentage};
 use crate::model::table::{Kernel, Row};
 
-use super::case::Other;
+use super::case::{Other, Standing};
 use super::mcp;
 use super::protect;
 
@@ -21,7 +21,7 @@ use super::protect;
 pub struct Candidates {
     /// Sorted by root, then policy.
     pub list: Vec<Candidate>,
-    /// The same trees as rules that join processes see them.
+    /// Everybody that was matched, for rules that join processes: these trees, those inside them, and protected ones.
     pub others: Vec<Other>,
 }
 
@@ -54,9 +54,7 @@ pub fn candidates(look: &Look, config: &Config) -> Candidates {
         if fitting.is_empty() || row.kernel == Kernel::Thread || row.is_gone() {
             continue;
         }
-        if fixed.protects(look, row).is_none() {
-            matched.extend(fitting.iter().map(|&policy| (row.id, policy)));
-        }
+        matched.extend(fitting.iter().map(|&policy| (row.id, policy)));
     }
     let trees = trees(look, &matched);
     let mut candidates = Candidates::default();
@@ -70,9 +68,7 @@ pub fn candidates(look: &Look, config: &Config) -> Candidates {
         let outermost = !matched.iter().any(|other| {
             within(other) && (other.0 < root || !trees.get(&root).is_some_and(|tree| tree.contains(&other.0)))
         });
-        if !outermost {
-            continue;
-        }
+        let protected = table.get(root).is_some_and(|row| fixed.protects(look, row).is_some());
         let tree = trees.get(&root).cloned().unwrap_or_else(|| vec![root]);
         let captures = look
             .arguments(root)
@@ -84,8 +80,11 @@ pub fn candidates(look: &Look, config: &Config) -> Candidates {
             root,
             captures,
             tree: tree.clone(),
+            standing: if protected { Standing::Protected } else { Standing::Judged },
         });
-        candidates.list.push(Candidate { root, policy, tree });
+        if outermost && !protected {
+            candidates.list.push(Candidate { root, policy, tree });
+        }
     }
     candidates
 }
