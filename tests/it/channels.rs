@@ -14,7 +14,7 @@ use reapd::model::table::Table;
 use reapd::observe::sockets::Dump;
 use reapd::observe::stdio;
 
-use self::shape::{Shape, id, table, tty, until};
+use self::shape::{Shape, id, readable_table, refuses, table, tty, until};
 
 fn channel(of: ProcessId, fd: u32) -> Channel {
     stdio::channel(of, fd, &mut Dump::new()).unwrap()
@@ -209,15 +209,14 @@ fn a_successor_of_the_number_is_not_read_c02() {
     other.start.0 += 1;
     let mut dump = Dump::new();
     assert_eq!(stdio::channel(other, 0, &mut dump).unwrap_err().reason, Reason::Vanished);
-    let pid = server.id.pid.to_string();
-    assert_eq!(id_of(rustix::process::Pid::from_raw(pid.parse().unwrap()).unwrap()), server.id);
     // A zombie's table is gone: nothing is closed, only unknown.
     let raw = rustix::process::Pid::from_child(server.child());
     rustix::process::kill_process(raw, rustix::process::Signal::KILL).unwrap();
     until(
-        || stdio::channel(server.id, 0, &mut dump),
-        |seen| seen.as_ref().is_err_and(|unknown| unknown.reason == Reason::Vanished),
-    );
+        || stdio::channel(server.id, 0, &mut dump).map_err(|unknown| unknown.reason),
+        |seen| *seen == Err(Reason::Vanished),
+    )
+    .unwrap_err();
 }
 
 /// Three workers that a dead parent left behind, each holding all three writing ends: no hang-up anywhere.
@@ -235,17 +234,21 @@ sys.stderr.write('ready '+' '.join(str(x.pid) for x in c)+'\\n'); sys.stderr.flu
     parent.kill();
     let mut ids: Vec<_> = workers.iter().map(|worker| worker.id).collect();
     ids.sort_unstable();
-    let table = table();
-    let mut dump = Dump::new();
+    let (everybody, readable) = (table(), readable_table());
+    let somebody_refuses = everybody.rows().iter().any(|row| refuses(row.id.pid));
+    let (mut dump, mut readable_dump) = (Dump::new(), Dump::new());
     for worker in &workers {
         assert_eq!(channel(worker.id, 0).far, Ok(FarEnd::Held));
-        let seen = stdio::holders(worker.id, 0, &table, &mut dump).unwrap();
+        let seen = stdio::holders(worker.id, 0, &everybody, &mut dump).unwrap();
+        assert_eq!(seen.seen, ids);
+        assert_eq!(seen.census == Census::Whole, sees_all() && !somebody_refuses, "{:?}", seen.census);
+        let seen = stdio::holders(worker.id, 0, &readable, &mut readable_dump).unwrap();
         assert_eq!(seen.seen, ids);
         assert_eq!(seen.census == Census::Whole, sees_all(), "{:?}", seen.census);
     }
 }
 
-/// Says whether this run is root in the first pid namespace: nothing is hidden from it.
+/// Says whether this run is root in the first pid namespace: nobody is hidden from it.
 fn sees_all() -> bool {
     let namespace = std::fs::read_link("/proc/self/ns/pid").unwrap();
     rustix::process::geteuid().is_root() && namespace.as_os_str() == "pid:[4026531836]"
