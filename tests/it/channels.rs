@@ -1,4 +1,6 @@
 //! Descriptors of real processes: what they are, who is at their far end, and that looking does nothing to anybody.
+#![allow(clippy::disallowed_methods, reason = "these tests are about files and programs")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod shape;
 mod sockets;

@@ -16,7 +16,7 @@ use rustix::io::Errno;
 
 use super::descriptors::{Descriptors, Text, why};
 use super::stdio::holders::Ends;
-use crate::model::id::ProcessId;
+use crate::model::id::{FileId, ProcessId};
 use crate::model::known::{Known, Reason, Unknown};
 use crate::model::question::{Connection, Family, Listener, Peer, Sockets};
 
@@ -66,7 +66,6 @@ impl Dump {
         if kind == Listing::Never {
             return Ok(Socket::LeftOut);
         }
-        let what = || format!("{} socket of another network namespace", String::from_utf8_lossy(&name));
         if kind == Listing::Elsewhere {
             return Err(Unknown::new(
                 Reason::Unsupported,
@@ -84,7 +83,8 @@ impl Dump {
         if kind == Listing::WhenBound && of.network()? == ours()? {
             return Ok(Socket::Unbound);
         }
-        Err(Unknown::new(Reason::Foreign, what()))
+        let what = format!("{} socket of another network namespace", String::from_utf8_lossy(&name));
+        Err(Unknown::new(Reason::Foreign, what))
     }
 
     /// Returns the far end's socket of a TCP connection within this host.
@@ -209,7 +209,7 @@ fn is_closed(descriptors: &Descriptors, fd: u32, inode: u64) -> Known<bool> {
 }
 
 impl Sockets {
-    fn add_unix(&mut self, socket: &UnixSocket, file: Option<crate::model::id::FileId>) {
+    fn add_unix(&mut self, socket: &UnixSocket, file: Option<FileId>) {
         let family = match socket.kind {
             UnixKind::Stream => Family::Unix,
             UnixKind::Datagram => Family::UnixDatagram,
@@ -256,5 +256,32 @@ impl Sockets {
                 self.connections.push(Connection { family, name, inode, peer });
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_we_do_not_know_may_serve_somebody() {
+        for name in [&b"MPTCP"[..], b"MPTCPv6", b"SCTP", b"SMC", b"UNIX-NEW", b""] {
+            assert_eq!(Listing::of(name), Listing::Elsewhere, "{}", String::from_utf8_lossy(name));
+        }
+        assert_eq!(Listing::of(b"UNIX-STREAM"), Listing::Always);
+        assert_eq!(Listing::of(b"UDPv6"), Listing::WhenBound);
+        assert_eq!(Listing::of(b"NETLINK"), Listing::Never);
+    }
+
+    #[test]
+    fn a_datagram_socket_with_a_name_is_reachable_though_connected() {
+        let mut sockets = Sockets::default();
+        let mut bytes = vec![1, 2, 1, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        for attribute in [&[7_u8, 0, 0, 0, b'/', b'x', 0, 0][..], &[8, 0, 2, 0, 4, 0, 0, 0]] {
+            bytes.extend(attribute);
+        }
+        sockets.add_unix(&unix::row(&bytes).unwrap(), None);
+        assert_eq!((sockets.listeners.len(), sockets.connections.len()), (1, 1));
+        assert_eq!((sockets.listeners[0].family, sockets.listeners[0].pending), (Family::UnixDatagram, 0));
     }
 }

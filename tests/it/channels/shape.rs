@@ -45,11 +45,9 @@ impl Shape {
     /// Takes charge of a process that one of ours started.
     pub(super) fn adopt(pid: &str) -> Shape {
         let pid = Pid::new(pid.parse().unwrap()).unwrap();
-        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap();
-        assert!(
-            environment.split(|&byte| byte == 0).any(|word| word == mark().as_bytes()),
-            "not ours: {pid}"
-        );
+        // The starter of a process goes on a little before exec has laid out the new environment.
+        let environment = || fs::read(format!("/proc/{pid}/environ")).unwrap();
+        until(environment, |words| words.split(|&byte| byte == 0).any(|word| word == mark().as_bytes()));
         Shape { id: id(pid).unwrap(), child: None }
     }
 
