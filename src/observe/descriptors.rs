@@ -189,8 +189,8 @@ impl Descriptors {
     }
 }
 
-/// The link's own permission bits are the modes of the descriptor (proc_pid_fd(5)); unlike `fdinfo` they cost one
-/// call, and ask no driver for anything.
+/// The link's own permission bits are the modes of the descriptor (`tid_fd_update_inode` of the kernel's fs/proc/fd.c
+/// sets them at every look); unlike `fdinfo` they cost one call, and ask no driver for anything.
 fn access(process: &OwnedFd, name: &str) -> Result<Access, Errno> {
     bits(&fs::statat(process, name, AtFlags::SYMLINK_NOFOLLOW)?)
 }

@@ -14,7 +14,7 @@ use crate::model::table::{Kernel, Table};
 use crate::observe::descriptors::{Access, Descriptors, Text, why};
 use crate::observe::sockets::{Dump, Socket};
 
-/// `PID_NS_INIT_INO`, the fixed inode of the first pid namespace (linux/nsfs.h).
+/// `PROC_PID_INIT_INO`, the fixed inode of the first pid namespace (the kernel's proc_ns.h).
 const FIRST_NAMESPACE: &[u8] = b"pid:[4026531836]";
 
 /// Everybody's pipes and sockets.
