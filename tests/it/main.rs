@@ -1,0 +1,4 @@
+//! Tests against real processes, in one binary.
+
+#[cfg(target_os = "linux")]
+mod channels;
