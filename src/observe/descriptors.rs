@@ -179,6 +179,44 @@ impl Descriptors {
         Ok(())
     }
 
+    /// Returns the descriptors whose link text ends so.
+    pub(super) fn named(&self, ending: &[u8]) -> Known<Vec<u32>> {
+        let lost = |errno| self.lost(errno, format!("descriptors of process {}", self.of));
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let table = fs::openat(&self.process, "fd", flags, Mode::empty()).map_err(lost)?;
+        let mut page = [MaybeUninit::uninit(); PAGE];
+        let mut entries = fs::RawDir::new(&table, &mut page);
+        let mut found = Vec::new();
+        while let Some(entry) = entries.next() {
+            let entry = entry.map_err(lost)?;
+            let Some(number) = entry.file_name().to_str().ok().and_then(|name| name.parse().ok()) else {
+                continue;
+            };
+            let mut text = [MaybeUninit::uninit(); PAGE];
+            match fs::readlinkat_raw(&table, entry.file_name(), &mut text) {
+                Ok((link, _)) if link.ends_with(ending) => found.push(number),
+                Ok(_) | Err(Errno::NOENT) => {}
+                Err(errno) => return Err(lost(errno)),
+            }
+        }
+        Ok(found)
+    }
+
+    /// Returns the `fdinfo` of a descriptor (proc_pid_fdinfo(5)); nothing where it is closed by now.
+    pub(super) fn details(&self, fd: u32) -> Known<Option<Vec<u8>>> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let file = match fs::openat(&self.process, format!("fdinfo/{fd}"), flags, Mode::empty()) {
+            Ok(file) => file,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(errno) => return Err(self.lost(errno, self.what(fd))),
+        };
+        let mut page = [0; PAGE];
+        match rustix::io::read(&file, &mut page) {
+            Ok(length) => Ok(Some(page[..length].to_vec())),
+            Err(errno) => Err(self.lost(errno, self.what(fd))),
+        }
+    }
+
     fn what(&self, fd: u32) -> String {
         format!("descriptor {fd} of process {}", self.of)
     }

@@ -5,6 +5,7 @@
 //! FIFO, or arm a device. Not a byte is read from it.
 
 pub(super) mod holders;
+mod terminals;
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -12,6 +13,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{self, FileType, Mode, OFlags};
 
 pub use self::holders::holders;
+pub use self::terminals::terminals;
 use super::descriptors::{Access, Descriptors, Text, examine, why};
 use super::sockets::{Dump, InetSocket, InetState, Protocol, Socket, UnixKind, UnixSocket, UnixState};
 use crate::model::id::ProcessId;
