@@ -221,6 +221,7 @@ fn trimmed(path: &BStr) -> &BStr {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::policy::Setting;
     use crate::judge::rules::support::{
         ROOT, Says, Scene, captured, connection, file, id, listener, literal, parent,
     };
@@ -451,6 +452,14 @@ mod tests {
     #[test]
     fn without_settings_it_is_no() {
         deleted().check(&RULE, &[], &Says::No("no directory was named"));
+    }
+
+    #[test]
+    fn roots_are_patterns_b31() {
+        let root = |text: &str| [("roots", Setting::Patterns(vec![literal(text)]))];
+        deleted().check(&RULE, &root("/wt"), &Says::Yes("its workspace was deleted"));
+        deleted().check(&RULE, &root("/w"), &Says::No("is not below a root"));
+        deleted().check(&RULE, &root("/wt/a"), &Says::No("is not below a root"));
     }
 
     #[test]

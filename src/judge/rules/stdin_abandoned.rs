@@ -314,8 +314,8 @@ fn takes_for_proof(policy: &Policy, ends: Ends) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::judge::rules::support::{ROOT, Says, Scene, id, listener, pipe, plain, stream};
-    use crate::model::question::{Family, Question, TerminalFate};
+    use crate::judge::rules::support::{ROOT, Says, Scene, connection, id, listener, pipe, plain, stream};
+    use crate::model::question::{Family, Peer, Question, TerminalFate};
     use crate::model::table::State;
 
     fn check(scene: &Scene, expected: &Says) {
@@ -419,6 +419,18 @@ mod tests {
         }
         let sockets = Question::Sockets(id(ROOT));
         check(&abandoned().refused(sockets, Reason::Denied), &Says::Unknown("refused"));
+    }
+
+    #[test]
+    fn a_private_listener_is_no_way_in_but_its_client_breaks_a_set_m4() {
+        let name = "/run/own.sock";
+        let serving = |scene: Scene, number, peer| {
+            let connections = vec![connection(Family::Unix, name, peer)];
+            scene.private(name).sockets(number, vec![listener(Family::Unix, name)], connections)
+        };
+        check(&serving(abandoned(), ROOT, Peer::Gone), &Says::Yes("nobody holds"));
+        check(&serving(ring(), 60, Peer::Gone), &Says::Yes("held only by"));
+        check(&serving(ring(), 60, Peer::Inode(4)), &Says::No("process 60 holds"));
     }
 
     /// Two orphans, 50 and 60; each of them holds both pipes of the other.

@@ -221,6 +221,12 @@ impl Scene {
         self
     }
 
+    /// Only the owner connects to this socket, as every policy says.
+    pub(super) fn private(mut self, name: &str) -> Scene {
+        self.private.push(literal(name));
+        self
+    }
+
     /// Weighs by `weigh` and checks what comes of it.
     #[track_caller]
     pub(super) fn check_by(&self, weigh: impl FnOnce(&Case<'_>) -> Found<Finding>, expected: &Says) {
