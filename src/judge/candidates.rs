@@ -21,7 +21,7 @@ use super::protect;
 pub struct Candidates {
     /// Sorted by root, then policy.
     pub list: Vec<Candidate>,
-    /// Everybody that was matched, for rules that join processes: these trees, those inside them, and protected ones.
+    /// Everybody that fits, as rules that join processes see them: protected ones and inner ones as well.
     pub others: Vec<Other>,
 }
 
@@ -45,6 +45,7 @@ pub fn candidates(look: &Look, config: &Config) -> Candidates {
     let fixed = protect::Fixed::new(look);
     let index = Index::new(config);
     let mut matched: Vec<(ProcessId, usize)> = Vec::new();
+    let mut protected: BTreeSet<ProcessId> = BTreeSet::new();
     let mut fitting = Vec::new();
     for arguments in &look.snapshot.arguments {
         let Some(row) = table.get(arguments.id) else { continue };
@@ -54,6 +55,9 @@ pub fn candidates(look: &Look, config: &Config) -> Candidates {
         if fitting.is_empty() || row.kernel == Kernel::Thread || row.is_gone() {
             continue;
         }
+        if fixed.protects(look, row).is_some() {
+            protected.insert(row.id);
+        }
         matched.extend(fitting.iter().map(|&policy| (row.id, policy)));
     }
     let trees = trees(look, &matched);
@@ -62,27 +66,28 @@ pub fn candidates(look: &Look, config: &Config) -> Candidates {
         let within = |other: &(ProcessId, usize)| {
             other.1 == policy
                 && other.0 != root
+                && !protected.contains(&other.0)
                 && trees.get(&other.0).is_some_and(|tree| tree.contains(&root))
         };
         // Two matches of one policy that hold each other (a session leader and its own leader) keep the lower pid.
         let outermost = !matched.iter().any(|other| {
             within(other) && (other.0 < root || !trees.get(&root).is_some_and(|tree| tree.contains(&other.0)))
         });
-        let protected = table.get(root).is_some_and(|row| fixed.protects(look, row).is_some());
         let tree = trees.get(&root).cloned().unwrap_or_else(|| vec![root]);
         let captures = look
             .arguments(root)
             .and_then(|arguments| arguments.argv.as_deref().ok())
             .map(|argv| captures(&config.policies[policy], look, root, argv, None))
             .unwrap_or_default();
+        let standing = if protected.contains(&root) { Standing::Protected } else { Standing::Judged };
         candidates.others.push(Other {
             policy: config.policies[policy].name.clone(),
             root,
             captures,
             tree: tree.clone(),
-            standing: if protected { Standing::Protected } else { Standing::Judged },
+            standing,
         });
-        if outermost && !protected {
+        if outermost && standing == Standing::Judged {
             candidates.list.push(Candidate { root, policy, tree });
         }
     }

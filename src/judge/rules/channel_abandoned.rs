@@ -104,6 +104,14 @@ mod tests {
     }
 
     #[test]
+    fn who_is_driven_over_other_descriptors_is_not_of_the_set_m4() {
+        // 60 is a stdio server by its policy; its descriptors 3 and 4 say nothing of its use.
+        let scene = browser().fd(ROOT, 3, pipe(FarEnd::Held)).held_by(ROOT, 3, &[60]).process(60, 1);
+        let scene = scene.fd(60, 3, pipe(FarEnd::Gone)).fd(60, 4, pipe(FarEnd::Gone));
+        check(&scene.other("server", 60, &[60], None), &Says::No("process 60 holds"));
+    }
+
+    #[test]
     fn a_terminal_keeps_it() {
         check(&browser().row(ROOT, |row| row.tty = 34816), &Says::No("has a terminal"));
     }

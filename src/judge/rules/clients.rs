@@ -27,6 +27,7 @@ use bstr::{BStr, BString, ByteSlice as _};
 
 use crate::judge::case::{Case, Client};
 use crate::judge::rule::{Finding, Found, Rule, Settings};
+use crate::model::escape::escape;
 use crate::model::known::{Reason, Unknown};
 use crate::model::question::{Family, Listener, PathAnswer};
 use crate::model::rule::{Need, Place, RuleSpec, SettingKind, SettingSpec, Strength};
@@ -53,7 +54,11 @@ pub static RULE: Rule = Rule {
 fn weigh(case: &Case<'_>, settings: Settings<'_>) -> Found<Finding> {
     let served = served(case, settings)?;
     if let Some(client) = served.clients.first() {
-        return Ok(Finding::yes(format!("a client is connected to {}: {}", client.name, client.peer)));
+        return Ok(Finding::yes(format!(
+            "a client is connected to {}: {}",
+            escape(&client.name),
+            client.peer
+        )));
     }
     served.all_visible()?;
     Ok(Finding::no("no client is connected"))
@@ -77,7 +82,7 @@ impl Served<'_> {
         match unseen {
             None => Ok(()),
             Some(listener) => {
-                let what = format!("who sends datagrams to {}", listener.name);
+                let what = format!("who sends datagrams to {}", escape(&listener.name));
                 Err(Unknown::new(Reason::Unsupported, what).into())
             }
         }
@@ -107,7 +112,7 @@ pub(super) fn served<'a>(case: &Case<'a>, settings: Settings<'_>) -> Found<Serve
         }
     }
     if listeners.is_empty() {
-        let what = format!("who is connected to {socket}, which no member listens on");
+        let what = format!("who is connected to {}, which no member listens on", escape(&socket));
         return Err(Unknown::new(Reason::NotAsked, what).into());
     }
     let names: BTreeSet<&BString> = listeners.iter().map(|listener| &listener.name).collect();

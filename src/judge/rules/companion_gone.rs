@@ -27,6 +27,7 @@
 
 use crate::judge::case::Case;
 use crate::judge::rule::{Finding, Found, Rule, Settings};
+use crate::model::escape::escape;
 use crate::model::known::{Reason, Unknown};
 use crate::model::ownership::Parentage;
 use crate::model::rule::{Need, Place, RuleSpec, SettingKind, SettingSpec, Strength};
@@ -98,7 +99,7 @@ fn weigh(case: &Case<'_>, settings: Settings<'_>) -> Found<Finding> {
         let what = format!("whether process {id} is its companion");
         return Err(Unknown::new(why.reason, what).into());
     }
-    Ok(Finding::yes(format!("its companion is gone: no '{policy}' has the {key} {value}")))
+    Ok(Finding::yes(format!("its companion is gone: no '{policy}' has the {key} {}", escape(value))))
 }
 
 #[cfg(test)]

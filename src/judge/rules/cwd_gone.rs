@@ -37,6 +37,7 @@ use bstr::{BStr, BString, ByteSlice as _};
 use crate::config::policy::Glob;
 use crate::judge::case::{Case, gather, known};
 use crate::judge::rule::{Finding, Found, Holds, Rule, Settings};
+use crate::model::escape::escape;
 use crate::model::evidence::Cause;
 use crate::model::facts::{Directory, Fate, FileSystem};
 use crate::model::id::FileId;
@@ -123,7 +124,10 @@ fn weigh_with(
         Some(path) => {
             let path = trimmed(path.as_bstr());
             if !roots.globs.is_empty() && !roots.hold(path) {
-                return Ok(Finding::no(format!("{path} is not below a root of throw-away workspaces")));
+                return Ok(Finding::no(format!(
+                    "{} is not below a root of throw-away workspaces",
+                    escape(path)
+                )));
             }
             if path == trimmed(cwd.path.as_bstr()) {
                 held_at(case, cwd, path)?
@@ -132,10 +136,10 @@ fn weigh_with(
             }
         }
         None if !roots.hold(cwd.path.as_bstr()) => {
-            Finding::no(format!("{} is not below a root of throw-away workspaces", cwd.path))
+            Finding::no(format!("{} is not below a root of throw-away workspaces", escape(&cwd.path)))
         }
         None => match known(&cwd.fate)? {
-            Fate::Linked => Finding::no(format!("{} is there", cwd.path)),
+            Fate::Linked => Finding::no(format!("{} is there", escape(&cwd.path))),
             Fate::Deleted => Finding::yes("its workspace was deleted"),
         },
     };
@@ -143,7 +147,11 @@ fn weigh_with(
     if found.holds == Holds::Yes
         && let Some(client) = case.clients()?.first()
     {
-        return Ok(Finding::no(format!("a client is connected to {}: {}", client.name, client.peer)));
+        return Ok(Finding::no(format!(
+            "a client is connected to {}: {}",
+            escape(&client.name),
+            client.peer
+        )));
     }
     Ok(found)
 }
@@ -151,14 +159,16 @@ fn weigh_with(
 /// The root stands in the captured directory: the kernel's word on the held directory, and a look at the path.
 fn held_at(case: &Case<'_>, cwd: &Directory, path: &BStr) -> Found<Finding> {
     match known(&cwd.fate)? {
-        Fate::Linked => return Ok(Finding::no(format!("{path} is there"))),
+        Fate::Linked => return Ok(Finding::no(format!("{} is there", escape(path)))),
         Fate::Deleted => {}
     }
     Ok(match case.path(path)? {
         PathAnswer::Absent { .. } | PathAnswer::ParentAbsent { .. } => {
             Finding::yes("its workspace was deleted")
         }
-        PathAnswer::Present { .. } => Finding::no(format!("{path} was deleted, and is there again")),
+        PathAnswer::Present { .. } => {
+            Finding::no(format!("{} was deleted, and is there again", escape(path)))
+        }
     })
 }
 
@@ -166,19 +176,23 @@ fn held_at(case: &Case<'_>, cwd: &Directory, path: &BStr) -> Found<Finding> {
 fn remembered(case: &Case<'_>, path: &BStr, recorded: Option<(FileId, FileId)>) -> Found<Finding> {
     // Asked even without a record: that something is there is what gets recorded.
     let parent = match case.path(path)? {
-        PathAnswer::Present { .. } => return Ok(Finding::no(format!("{path} is there"))),
+        PathAnswer::Present { .. } => return Ok(Finding::no(format!("{} is there", escape(path)))),
         PathAnswer::ParentAbsent { nearest } => {
-            let what =
-                format!("what became of {path}, which is gone with all above it up to {}", nearest.path);
+            let what = format!(
+                "what became of {}, which is gone with all above it up to {}",
+                escape(path),
+                escape(&nearest.path)
+            );
             return Err(Unknown::new(Reason::Untrusted, what).into());
         }
         PathAnswer::Absent { parent } => parent,
     };
     let Some((directory, above)) = recorded else {
-        let what = format!("what was at {path}, which was never seen while it was there");
+        let what = format!("what was at {}, which was never seen while it was there", escape(path));
         return Err(Unknown::new(Reason::NotAsked, what).into());
     };
-    let untold = |why: &str| Unknown::new(Reason::Untrusted, format!("what became of {path}: {why}"));
+    let untold =
+        |why: &str| Unknown::new(Reason::Untrusted, format!("what became of {}: {why}", escape(path)));
     if parent.on == FileSystem::Fuse || parent.on == FileSystem::Network {
         return Err(untold("it is remote").into());
     }
@@ -193,7 +207,7 @@ fn remembered(case: &Case<'_>, path: &BStr, recorded: Option<(FileId, FileId)>) 
     for facts in gather(case.tree.iter().map(|&id| case.facts(id)))? {
         let cwd = known(&facts.cwd)?;
         if cwd.file == directory && *known(&cwd.fate)? == Fate::Linked {
-            return Ok(Finding::no(format!("{path} was moved to {}", cwd.path)));
+            return Ok(Finding::no(format!("{} was moved to {}", escape(path), escape(&cwd.path))));
         }
     }
     Ok(Finding::yes("its workspace was deleted").hanging_on(Cause::Mount(parent.mount.clone())))
@@ -207,6 +221,7 @@ fn trimmed(path: &BStr) -> &BStr {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::policy::Setting;
     use crate::judge::rules::support::{
         ROOT, Says, Scene, captured, connection, file, id, listener, literal, parent,
     };
@@ -437,6 +452,14 @@ mod tests {
     #[test]
     fn without_settings_it_is_no() {
         deleted().check(&RULE, &[], &Says::No("no directory was named"));
+    }
+
+    #[test]
+    fn roots_are_patterns_b31() {
+        let root = |text: &str| [("roots", Setting::Patterns(vec![literal(text)]))];
+        deleted().check(&RULE, &root("/wt"), &Says::Yes("its workspace was deleted"));
+        deleted().check(&RULE, &root("/w"), &Says::No("is not below a root"));
+        deleted().check(&RULE, &root("/wt/a"), &Says::No("is not below a root"));
     }
 
     #[test]

@@ -21,7 +21,8 @@
 //! socket that never had a peer, a FIFO with a name: somebody may still come (F3). `server < <(cat init) > log`: the
 //! file is wanted (B53). Requests that wait unread. A sibling that inherited the end, and a descriptor that travels
 //! in a message and belongs to nobody at the moment: held is held, and a holder that cannot be seen is unknown.
-//! A closed set (A32, M4) is none when a member of it can be reached, is connected to, or is protected.
+//! A closed set (A32, M4) is none when a member of it can be reached, is vetoed or protected, or belongs to a policy
+//! that asks for more than these ends: what works by itself may use what it holds.
 //! A controlling terminal keeps a tree: one whose agent was killed leaks until its terminal is closed.
 //!
 //! # Settings
@@ -31,8 +32,12 @@
 use std::collections::BTreeSet;
 
 use crate::config::policy::Policy;
+use crate::judge::candidates::still_fits;
 use crate::judge::case::{Case, Other, Standing, known};
 use crate::judge::rule::{Blank, Finding, Found, Rule, Settings};
+use crate::judge::vetoes::vetoes;
+use crate::model::escape::escape;
+use crate::model::evidence::Says;
 use crate::model::id::ProcessId;
 use crate::model::known::{Reason, Unknown};
 use crate::model::ownership::Parentage;
@@ -135,7 +140,7 @@ fn grip(case: &Case<'_>, ends: Ends) -> Found<Grip> {
         return Ok(Grip::InUse(format!("{} is still read, and {why}", still_read(ends, read))));
     }
     if let Some((member, listener)) = case.listeners()?.first() {
-        return Ok(Grip::InUse(format!("process {member} can be reached at {}", listener.name)));
+        return Ok(Grip::InUse(format!("process {member} can be reached at {}", escape(&listener.name))));
     }
     if (read, write) == (FarEnd::Gone, FarEnd::Gone) {
         return Ok(Grip::Nobody);
@@ -176,7 +181,7 @@ fn far_end(channel: &Channel) -> Result<Found<FarEnd>, String> {
         ChannelKind::Listener => "a listening socket: anybody may still connect".into(),
         ChannelKind::Unconnected => "a socket that never had another end".into(),
         ChannelKind::Closed => "nowhere: it is closed".into(),
-        ChannelKind::Other(what) => what.clone(),
+        ChannelKind::Other(what) => escape(what.as_bytes()),
     })
 }
 
@@ -257,29 +262,61 @@ fn closed_set(case: &Case<'_>, ends: Ends, holders: &[ProcessId]) -> Found<Findi
     }
 }
 
-/// Weighs another tree as this one is weighed. A veto that judge holds over each tree by itself counts here as well,
-/// since a holder that is kept may still speak.
+/// Weighs another tree as this one is weighed. It is in the set only if its own policy takes these ends alone for a
+/// proof, since a program that works by itself uses what it holds; and if no veto keeps it.
 fn grip_of(case: &Case<'_>, other: &Other, ends: Ends) -> Found<Grip> {
-    let policy: Option<&Policy> = case.config.policies.iter().find(|policy| policy.name == other.policy);
+    let in_use = |why: &str| Ok(Grip::InUse(why.into()));
+    let policy = case.config.policies.iter().find(|policy| policy.name == other.policy);
     let row = case.look.snapshot.table.get(other.root);
     let (Some(policy), Some(root), Standing::Judged) = (policy, row, other.standing) else {
-        return Ok(Grip::InUse("it is not judged".into()));
+        return in_use("it is not judged");
     };
+    if !takes_for_proof(policy, ends) {
+        return in_use("it may work by itself");
+    }
     let there = Case { policy, root, captures: &other.captures, tree: &other.tree, ..*case };
-    let grip = grip(&there, ends)?;
-    if matches!(grip, Grip::Nobody | Grip::Only(_))
-        && let Some(client) = there.clients()?.first()
-    {
-        return Ok(Grip::InUse(format!("{} is connected", client.peer)));
+    let grip = match grip(&there, ends)? {
+        Grip::InUse(why) => return Ok(Grip::InUse(why)),
+        grip @ (Grip::Nobody | Grip::Only(_)) => grip,
+    };
+    // Others are matched by text that may be stale.
+    if !still_fits(policy, case.look, root, there.facts(root.id)?) {
+        return in_use("it is another program now");
+    }
+    for veto in vetoes(&there).map_err(Blank::Ask)? {
+        match veto.says {
+            Says::No => {}
+            Says::Yes => return Ok(Grip::InUse(veto.why)),
+            Says::Unknown => {
+                let what = format!("whether process {} is kept ({})", other.root, veto.why);
+                return Err(Unknown::new(Reason::NotAsked, what).into());
+            }
+        }
     }
     Ok(grip)
+}
+
+fn takes_for_proof(policy: &Policy, ends: Ends) -> bool {
+    policy.reap_when.iter().any(|line| {
+        let [only] = line.conditions.as_slice() else { return false };
+        let settings = Settings(&only.settings);
+        match only.rule {
+            "stdin-abandoned" => (ends.read, ends.write) == (0, 1),
+            "channel-abandoned" => {
+                settings.number("read") == Some(ends.read.into())
+                    && settings.number("write") == Some(ends.write.into())
+            }
+            _ => false,
+        }
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::judge::rules::support::{ROOT, Says, Scene, connection, id, listener, pipe, plain, stream};
-    use crate::model::question::{Family, Listener, Peer, Question, TerminalFate};
+    use crate::model::question::{Family, Peer, Question, TerminalFate};
+    use crate::model::table::State;
 
     fn check(scene: &Scene, expected: &Says) {
         scene.check(&RULE, &[], expected);
@@ -384,6 +421,18 @@ mod tests {
         check(&abandoned().refused(sockets, Reason::Denied), &Says::Unknown("refused"));
     }
 
+    #[test]
+    fn a_private_listener_is_no_way_in_but_its_client_breaks_a_set_m4() {
+        let name = "/run/own.sock";
+        let serving = |scene: Scene, number, peer| {
+            let connections = vec![connection(Family::Unix, name, peer)];
+            scene.private(name).sockets(number, vec![listener(Family::Unix, name)], connections)
+        };
+        check(&serving(abandoned(), ROOT, Peer::Gone), &Says::Yes("nobody holds"));
+        check(&serving(ring(), 60, Peer::Gone), &Says::Yes("held only by"));
+        check(&serving(ring(), 60, Peer::Inode(4)), &Says::No("process 60 holds"));
+    }
+
     /// Two orphans, 50 and 60; each of them holds both pipes of the other.
     fn ring() -> Scene {
         [ROOT, 60].into_iter().fold(Scene::orphan().process(60, 1), |scene, number| {
@@ -439,6 +488,22 @@ mod tests {
         check(&scene(Standing::Judged, "server"), &Says::Yes("held only by"));
         check(&scene(Standing::Protected, "server"), &Says::No("process 60 holds"));
         check(&scene(Standing::Judged, "off"), &Says::No("process 60 holds"));
+        // A policy that asks for more knows that the program may go on by itself.
+        check(&scene(Standing::Judged, "picky"), &Says::No("process 60 holds"));
+    }
+
+    #[test]
+    fn who_is_kept_stopped_or_another_program_by_now_breaks_the_set_m4() {
+        let marked = ring().facts(60, |facts| {
+            facts.env = Ok([("REAPD_KEEP".into(), "1".into())].into());
+        });
+        check(&marked, &Says::No("process 60 holds"));
+        check(&ring().row(60, |row| row.state = State::Stopped), &Says::No("process 60 holds"));
+        let other = ring().facts(60, |facts| facts.argv = Ok(vec!["analysis".into()]));
+        check(&other, &Says::No("process 60 holds"));
+        let unread =
+            ring().facts(60, |facts| facts.env = Err(Unknown::new(Reason::Denied, "its environment")));
+        check(&unread, &Says::Unknown("whether process 60 is kept"));
     }
 
     #[test]
@@ -448,14 +513,5 @@ mod tests {
         check(&scene, &Says::Asks(vec![Question::Channel { of: id(60), fd: 0 }]));
         let owned = ring().process(40, 1).row(ROOT, |row| row.ppid = 40);
         check(&owned.unasked(&Question::Holders { of: id(ROOT), fd: 0 }), &Says::No("its parent 40"));
-    }
-
-    #[test]
-    fn a_connected_client_breaks_the_set_m4() {
-        // A private listener alone does not, but who is connected to it does.
-        let scene = ring().sockets(60, vec![], vec![connection(Family::Unix, "/run/x.sock", Peer::Inode(4))]);
-        check(&scene, &Says::Yes("held only by"));
-        let waiting = Listener { pending: 1, ..listener(Family::Unix, "/run/x.sock") };
-        check(&ring().sockets(60, vec![waiting], vec![]), &Says::No("process 60 holds"));
     }
 }

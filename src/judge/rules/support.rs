@@ -17,7 +17,7 @@ use crate::judge::rule::{Blank, Finding, Found, Holds, Rule, Settings};
 use crate::model::facts::{Directory, Executable, Facts, Fate, FileSystem, Freezer, Hangup, Namespaces};
 use crate::model::id::{BootId, FileId, Pid, ProcessId, Start, Uid};
 use crate::model::known::{Known, Reason, Unknown};
-use crate::model::look::{Arguments, Look, Own, Scope, Snapshot};
+use crate::model::look::{Arguments, Look, McpServer, Own, Scope, Snapshot};
 use crate::model::moment::{Clocks, Moment};
 use crate::model::ownership::descendants;
 use crate::model::plan::Ladder;
@@ -87,6 +87,7 @@ impl Scene {
         self.rows.push(plain_row(pid(number), ppid, id(number).start));
         self.answer(Question::Facts(id(number)), Answer::Facts(Box::new(plain_facts(number))))
             .answer(Question::Sockets(id(number)), Answer::Sockets(Sockets::default()))
+            .answer(Question::Terminals(id(number)), Answer::Terminals(Vec::new()))
     }
 
     /// Changes a row.
@@ -220,6 +221,12 @@ impl Scene {
         self
     }
 
+    /// Only the owner connects to this socket, as every policy says.
+    pub(super) fn private(mut self, name: &str) -> Scene {
+        self.private.push(literal(name));
+        self
+    }
+
     /// Weighs by `weigh` and checks what comes of it.
     #[track_caller]
     pub(super) fn check_by(&self, weigh: impl FnOnce(&Case<'_>) -> Found<Finding>, expected: &Says) {
@@ -274,7 +281,12 @@ impl Scene {
                 home: None,
                 scope: Scope::User,
             },
-            configured: Vec::new(),
+            configured: vec![McpServer {
+                name: "server".into(),
+                file: "servers.json".into(),
+                command: "server".into(),
+                args: Vec::new(),
+            }],
             gaps: Vec::new(),
         });
         look.answers = self.answers.clone();
@@ -366,21 +378,16 @@ pub(super) fn literal(text: &str) -> Glob {
 }
 
 fn config(private: &[Glob]) -> Config {
-    let policy = |name: &str| Policy {
+    let by_stdin =
+        || Condition { rule: "stdin-abandoned", strength: Strength::Proof, settings: BTreeMap::new() };
+    let policy = |name: &str, conditions: Vec<Condition>| Policy {
         name: name.into(),
         origin: Origin::Builtin,
         about: "servers".into(),
         mode: Mode::Reap,
         matches: vec![Match::McpConfigured],
         captures: BTreeMap::new(),
-        reap_when: vec![Line {
-            conditions: vec![Condition {
-                rule: "stdin-abandoned",
-                strength: Strength::Proof,
-                settings: BTreeMap::new(),
-            }],
-            by_knowledge: None,
-        }],
+        reap_when: vec![Line { conditions, by_knowledge: None }],
         spare_when: Vec::new(),
         proof: ProofNeed::Required,
         ladder: Ladder(Vec::new()),
@@ -400,7 +407,11 @@ fn config(private: &[Glob]) -> Config {
         keep: Keep::default(),
         scope: AdmitEnv::Everybody,
         journal: JournalSettings { keep: Duration::from_hours(24), arguments: ArgumentsShown::Redacted },
-        policies: vec![policy("server"), policy("worker")],
+        policies: vec![
+            policy("server", vec![by_stdin()]),
+            policy("worker", vec![by_stdin()]),
+            policy("picky", vec![by_stdin(), by_stdin()]),
+        ],
     }
 }
 
