@@ -10,7 +10,7 @@ use super::policy::{Argument, Glob};
 /// Returns the name of a program by its argv[0] or its path: the last path element, without the dash of a login
 /// shell.
 pub fn program_name(argv0: &BStr) -> &BStr {
-    let name = argv0.rfind_byte(b'/').map_or(&argv0[..], |at| &argv0[at + 1..]);
+    let name = argv0.rfind_byte(b'/').map_or(argv0, |at| argv0[at + 1..].as_bstr());
     name.strip_prefix(b"-").unwrap_or(name).as_bstr()
 }
 
@@ -84,7 +84,9 @@ mod tests {
     fn args(words: &[&str]) -> Vec<Argument> {
         words
             .iter()
-            .map(|word| if *word == "..." { Argument::Any } else { Argument::One(Glob::parse(word).unwrap()) })
+            .map(
+                |word| if *word == "..." { Argument::Any } else { Argument::One(Glob::parse(word).unwrap()) },
+            )
             .collect()
     }
 

@@ -39,3 +39,30 @@ pub fn text(name: &str) -> Option<&'static str> {
 pub(super) fn wants_roots(name: &str) -> bool {
     name == "deleted-worktree"
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_file_defines_the_policy_that_it_is_named_for() {
+        assert!(names().is_sorted());
+        for name in names() {
+            let text = text(name).unwrap();
+            assert_eq!(text.matches("\n[process.").count() - text.matches(".capture]").count(), 1, "{name}");
+            assert!(text.contains(&format!("\n[process.{name}]\n")), "{name}");
+        }
+    }
+
+    #[test]
+    fn each_says_why_and_when_it_is_wrong() {
+        for name in names() {
+            let text = text(name).unwrap();
+            assert!(text.contains("\n# Why: "), "{name}");
+            assert!(
+                text.contains("\n# When wrong: ") || text.contains("\n# What is missing, honestly: "),
+                "{name}"
+            );
+        }
+    }
+}

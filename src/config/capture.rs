@@ -64,7 +64,7 @@ pub(super) fn can_fill(form: &Match, capture: &Capture) -> bool {
     let joined = [flag.as_bytes(), b"="].concat();
     args.iter().any(|argument| match argument {
         Argument::Any => true,
-        Argument::One(glob) => glob.fits(BStr::new(flag)) || glob.could_begin_with(&joined),
+        Argument::One(glob) => glob.fits(BStr::new(flag)) || glob.could_begin_with(joined.as_bstr()),
     })
 }
 
@@ -118,8 +118,7 @@ mod tests {
 
     #[test]
     fn the_environment() {
-        let captures =
-            BTreeMap::from([("x".to_owned(), Capture::Env { name: "OWNER".into(), strip: None })]);
+        let captures = BTreeMap::from([("x".to_owned(), Capture::Env { name: "OWNER".into(), strip: None })]);
         let env = BTreeMap::from([(BString::from("OWNER"), BString::from("42"))]);
         assert_eq!(capture(&captures, &[], &env)["x"], "42");
         assert!(capture(&captures, &[], &BTreeMap::new()).is_empty());

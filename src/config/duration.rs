@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 /// The units, largest first, in milliseconds.
-const UNITS: [(&str, u64); 5] =
-    [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
+const UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
 /// The longest span that may be written: a hundred years. Beyond it sums of spans could overflow somewhere.
-const LONGEST: Duration = Duration::from_secs(36_525 * 86_400);
+const LONGEST: Duration = Duration::from_hours(36_525 * 24);
 
 /// Returns the span, or what is wrong with the text.
 pub fn parse(text: &str) -> Result<Duration, &'static str> {
@@ -32,7 +31,7 @@ pub fn parse(text: &str) -> Result<Duration, &'static str> {
 /// out.
 pub fn format(span: Duration) -> String {
     let millis = span.as_millis();
-    let unit = UNITS.iter().find(|(_, scale)| millis > 0 && millis % u128::from(*scale) == 0);
+    let unit = UNITS.iter().find(|(_, scale)| millis > 0 && millis.is_multiple_of(u128::from(*scale)));
     unit.map_or_else(|| "0s".to_owned(), |(name, scale)| format!("{}{name}", millis / u128::from(*scale)))
 }
 
@@ -46,15 +45,17 @@ mod tests {
     fn the_units() {
         assert_eq!(parse("500ms"), Ok(Duration::from_millis(500)));
         assert_eq!(parse("30s"), Ok(Duration::from_secs(30)));
-        assert_eq!(parse("5m"), Ok(Duration::from_secs(300)));
-        assert_eq!(parse("2h"), Ok(Duration::from_secs(7200)));
-        assert_eq!(parse("7d"), Ok(Duration::from_secs(604_800)));
+        assert_eq!(parse("5m"), Ok(Duration::from_mins(5)));
+        assert_eq!(parse("2h"), Ok(Duration::from_hours(2)));
+        assert_eq!(parse("7d"), Ok(Duration::from_hours(168)));
         assert_eq!(parse("0s"), Ok(Duration::ZERO));
     }
 
     #[test]
     fn what_is_no_span() {
-        for text in ["", "s", "5", "-5s", "5 s", "1.5h", "5S", "1h30m", "99999999999999999999s", "40000d", "٣s"] {
+        for text in
+            ["", "s", "5", "-5s", "5 s", "1.5h", "5S", "1h30m", "99999999999999999999s", "40000d", "٣s"]
+        {
             assert!(parse(text).is_err(), "{text}");
         }
     }
@@ -62,7 +63,7 @@ mod tests {
     #[test]
     fn the_largest_unit_that_divides() {
         assert_eq!(format(Duration::from_secs(90)), "90s");
-        assert_eq!(format(Duration::from_secs(7200)), "2h");
+        assert_eq!(format(Duration::from_hours(2)), "2h");
         assert_eq!(format(Duration::ZERO), "0s");
         assert_eq!(format(Duration::from_millis(1500)), "1500ms");
     }

@@ -30,11 +30,12 @@ pub fn set_builtin_mode(text: &str, name: &str, mode: Mode) -> Result<String, Ve
         return Err(reader.into_faults());
     }
     let here = top.get("builtin").and_then(|node| child(node, name));
-    if builtin::wants_roots(name) && mode != Mode::Off && here.and_then(|node| child(node, "roots")).is_none() {
+    if builtin::wants_roots(name) && mode != Mode::Off && here.and_then(|node| child(node, "roots")).is_none()
+    {
         let span = here.map_or(0..0, toml::Spanned::span);
-        reader
-            .fault(span, format!("`{name}` needs the directories that you throw away"))
-            .hint(format!("write it by hand: {name} = {{ mode = \"reap\", roots = [\"~/src/*/.worktrees\"] }}"));
+        reader.fault(span, format!("`{name}` needs the directories that you throw away")).hint(format!(
+            "write it by hand: {name} = {{ mode = \"reap\", roots = [\"~/src/*/.worktrees\"] }}"
+        ));
         return Err(reader.into_faults());
     }
     let found = candidates(text, top, name, mode).into_iter().find(|text| says(text, name, mode));
@@ -132,7 +133,10 @@ mod tests {
     fn every_way_to_write_the_section() {
         check("", "[builtin]\nmcp-server = \"off\"\n");
         check("mode = \"reap\"", "mode = \"reap\"\n\n[builtin]\nmcp-server = \"off\"\n");
-        check("[builtin]\n# why\nmcp-server = \"reap\" # so\n", "[builtin]\n# why\nmcp-server = \"off\" # so\n");
+        check(
+            "[builtin]\n# why\nmcp-server = \"reap\" # so\n",
+            "[builtin]\n# why\nmcp-server = \"off\" # so\n",
+        );
         check("[builtin]", "[builtin]\nmcp-server = \"off\"\n");
         check("[builtin] # all\n\n[keep]\n", "[builtin] # all\nmcp-server = \"off\"\n\n[keep]\n");
         check(
@@ -142,7 +146,10 @@ mod tests {
         check("builtin = {}\n", "builtin = { mcp-server = \"off\" }\n");
         check("builtin = { a = \"off\" }\n", "builtin = { mcp-server = \"off\", a = \"off\" }\n");
         check("builtin.a = \"off\"\n", "builtin.mcp-server = \"off\"\nbuiltin.a = \"off\"\n");
-        check("[builtin]\nmcp-server = { mode = \"reap\" }\n", "[builtin]\nmcp-server = { mode = \"off\" }\n");
+        check(
+            "[builtin]\nmcp-server = { mode = \"reap\" }\n",
+            "[builtin]\nmcp-server = { mode = \"off\" }\n",
+        );
         check("[builtin]\nmcp-server = {}\n", "[builtin]\nmcp-server = { mode = \"off\" }\n");
         check("[builtin]\r\na = \"off\"\r\n", "[builtin]\r\na = \"off\"\r\nmcp-server = \"off\"\r\n");
     }

@@ -97,12 +97,7 @@ fn floor(text: &str, offset: usize) -> usize {
 
 /// Returns the fault drawn over the lines it stands in, without colour and with a final line feed.
 pub fn render(fault: &Fault, text: &str) -> String {
-    let own = [Label {
-        line: fault.line,
-        column: fault.column,
-        length: fault.length,
-        text: String::new(),
-    }];
+    let own = [Label { line: fault.line, column: fault.column, length: fault.length, text: String::new() }];
     let mut labels: Vec<&Label> =
         if fault.labels.is_empty() { own.iter().collect() } else { fault.labels.iter().collect() };
     labels.sort_by_key(|label| (label.line, label.column));
@@ -154,7 +149,13 @@ impl Window {
             .skip(skipped)
             .take(WIDEST)
             // One character for one, or the underlines would stand elsewhere.
-            .map(|letter| if escape(letter.encode_utf8(&mut [0; 4]).as_bytes()).chars().eq([letter]) { letter } else { ' ' })
+            .map(|letter| {
+                if escape(letter.encode_utf8(&mut [0; 4]).as_bytes()).chars().eq([letter]) {
+                    letter
+                } else {
+                    ' '
+                }
+            })
             .collect();
         let width = shown.chars().count();
         Window { shown: shown.trim_end().to_owned(), skipped, width }
@@ -230,8 +231,7 @@ mod tests {
 
     #[test]
     fn words_stand_below_their_underlines() {
-        let label =
-            |column, text: &str| Label { line: 2, column, length: 2, text: text.to_owned() };
+        let label = |column, text: &str| Label { line: 2, column, length: 2, text: text.to_owned() };
         assert_eq!(
             render(&fault(vec![label(3, "one"), label(6, "two")]), "x\n{ aa bb }"),
             "error: this is wrong\n  ┌─ config.toml:2:3\n  │\n 2│ { aa bb }\n  │   ── ── two\n  │   one\n  │\n  \

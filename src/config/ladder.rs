@@ -7,7 +7,7 @@ use crate::model::plan::{Rung, Signal};
 use super::duration;
 
 /// The longest grace: a teardown that takes longer holds up what comes after it.
-const LONGEST: Duration = Duration::from_secs(600);
+const LONGEST: Duration = Duration::from_mins(10);
 
 /// Returns the rung, or what is wrong and what to do about it.
 ///
@@ -22,7 +22,8 @@ pub(super) fn rung(text: &str) -> Result<Rung, (String, Option<String>)> {
         ));
     };
     let signal = signal(name)?;
-    let grace = duration::parse(grace).map_err(|why| (why.to_owned(), Some("for example \"TERM 5s\"".into())))?;
+    let grace =
+        duration::parse(grace).map_err(|why| (why.to_owned(), Some("for example \"TERM 5s\"".into())))?;
     if grace.is_zero() || grace > LONGEST {
         return Err((
             format!("the grace after {} must be more than nothing and at most 10m", signal.name()),
@@ -42,7 +43,8 @@ fn signal(name: &str) -> Result<Signal, (String, Option<String>)> {
         return Err((
             format!("{bare} is not allowed on a ladder"),
             Some(
-                "stopping a member hangs up its orphaned group, and a crash would leave live work frozen".into(),
+                "stopping a member hangs up its orphaned group, and a crash would leave live work frozen"
+                    .into(),
             ),
         ));
     }

@@ -9,12 +9,13 @@ use toml::de::{DeTable, DeValue};
 use crate::model::rule::{Need, Place, RuleSpec, SettingKind, SettingSpec, Strength};
 
 use super::policy::{Capture, Condition, Glob, Line, Origin, ProofNeed, Setting, Template};
-use super::read::{Key, Node, Reader, in_order};
+use super::read::{Key, Node, Reader, in_order, one_or_more};
 use super::settings;
 use super::template::{self, ALWAYS, Flaw};
 
 /// Rules that a later version will know.
-const LATER: [&str; 5] = ["lease-expired", "socket-unreachable", "socket-unresponsive", "backend-gone", "exec"];
+const LATER: [&str; 5] =
+    ["lease-expired", "socket-unreachable", "socket-unresponsive", "backend-gone", "exec"];
 
 /// In a built-in policy the one pattern that stands for what the operator names in `[builtin]`.
 pub(super) const OPERATOR_ROOTS: &str = "{roots}";
@@ -57,13 +58,7 @@ impl Ground<'_> {
         elements.into_iter().filter_map(|element| self.line(reader, element, list, need)).collect()
     }
 
-    fn line(
-        &self,
-        reader: &mut Reader<'_>,
-        node: &Node<'_>,
-        list: List,
-        need: ProofNeed,
-    ) -> Option<Line> {
+    fn line(&self, reader: &mut Reader<'_>, node: &Node<'_>, list: List, need: ProofNeed) -> Option<Line> {
         let table = reader.table(node, "a line such as { cwd-gone = true }")?;
         if table.is_empty() {
             reader.fault(node.span(), "an empty line").hint("all of a line must hold; this one would always");
@@ -182,7 +177,7 @@ impl Ground<'_> {
         let settings = match node.get_ref() {
             DeValue::Table(table) => self.table(reader, rule, node, table)?,
             DeValue::Boolean(truth) => {
-                self.bare_truth(reader, rule, node, *truth)?;
+                bare_truth(reader, rule, node, *truth)?;
                 BTreeMap::new()
             }
             DeValue::String(_)
@@ -198,27 +193,18 @@ impl Ground<'_> {
                         .hint(known_settings(rule));
                     return None;
                 };
-                self.require(reader, rule, node.span(), |setting| setting == spec.name)?;
+                require(reader, rule, node.span(), |setting| setting == spec.name)?;
                 BTreeMap::from([(spec.name, self.setting(reader, spec, node)?)])
             }
         };
-        Some(Condition { rule: rule.name, strength: rule.strength, settings })
-    }
-
-    fn bare_truth(
-        &self,
-        reader: &mut Reader<'_>,
-        rule: &RuleSpec,
-        node: &Node<'_>,
-        truth: bool,
-    ) -> Option<()> {
-        if !truth {
-            reader
-                .fault(node.span(), format!("`{} = false` says nothing", rule.name))
-                .hint("leave the condition out; a rule cannot be turned round");
+        if let Some(Setting::Text(capture)) = settings.get("key")
+            && !self.captures.contains_key(capture)
+        {
+            // A key that nobody captures could never be compared, and the line would never hold.
+            reader.unknown(node.span(), "capture", capture, self.captures.keys().map(String::as_str));
             return None;
         }
-        self.require(reader, rule, node.span(), |_| false)
+        Some(Condition { rule: rule.name, strength: rule.strength, settings })
     }
 
     fn table(
@@ -233,11 +219,10 @@ impl Ground<'_> {
         for (key, value) in in_order(table) {
             let name = key.get_ref().as_ref();
             let Some(spec) = rule.settings.iter().find(|spec| spec.name == name) else {
-                let kind = format!("setting of `{}`", rule.name);
                 if rule.settings.is_empty() {
                     reader.fault(key.span(), format!("`{}` has no settings", rule.name));
                 } else {
-                    reader.unknown(key.span(), &kind, name, rule.settings.iter().map(|spec| spec.name));
+                    reader.unknown(key.span(), "setting", name, rule.settings.iter().map(|spec| spec.name));
                 }
                 complete = false;
                 continue;
@@ -252,25 +237,8 @@ impl Ground<'_> {
         if !complete {
             return None;
         }
-        self.require(reader, rule, node.span(), |name| settings.contains_key(name))?;
+        require(reader, rule, node.span(), |name| settings.contains_key(name))?;
         Some(settings)
-    }
-
-    /// Faults the first setting that must be given and is not.
-    fn require(
-        &self,
-        reader: &mut Reader<'_>,
-        rule: &RuleSpec,
-        span: Range<usize>,
-        given: impl Fn(&str) -> bool,
-    ) -> Option<()> {
-        let missing =
-            rule.settings.iter().find(|spec| spec.need == Need::Required && !given(spec.name));
-        let Some(missing) = missing else { return Some(()) };
-        reader
-            .fault(span, format!("`{}` needs `{}`", rule.name, missing.name))
-            .hint(format!("{}: {}", missing.name, missing.doc));
-        None
     }
 
     fn setting(&self, reader: &mut Reader<'_>, spec: &SettingSpec, node: &Node<'_>) -> Option<Setting> {
@@ -286,7 +254,7 @@ impl Ground<'_> {
 
     /// Reads directories of throw-away work, those that the operator named included.
     pub(super) fn roots(&self, reader: &mut Reader<'_>, node: &Node<'_>) -> Option<Vec<Glob>> {
-        let nodes = reader.one_or_more(node);
+        let nodes = one_or_more(node);
         let is_placeholder =
             |node: &&Node<'_>| matches!(node.get_ref(), DeValue::String(text) if text == OPERATOR_ROOTS);
         if *self.origin == Origin::Builtin && nodes.iter().any(is_placeholder) {
@@ -301,27 +269,53 @@ impl Ground<'_> {
             Ok(template) => return Some(template),
             Err(flaw) => flaw,
         };
+        let end = |at: usize| text[at..].find('}').map_or(at + 1, |end| at + end + 1);
         match flaw {
             Flaw::Brace(at) => {
-                let span = reader.within(node, at);
+                let span = reader.within(node, at..at + 1);
                 reader
                     .fault(span, "a brace without its other half")
                     .hint("`{name}` is a capture; `{{` and `}}` are braces");
             }
             Flaw::NoName(at) => {
-                let span = reader.within(node, at);
+                let span = reader.within(node, at..end(at));
                 reader
                     .fault(span, "no name stands between these braces")
                     .hint("names are lowercase letters, digits and dashes: `{workspace}`, `{socket.dir}`");
             }
             Flaw::Unknown(at, name) => {
-                let span = reader.within(node, at);
+                let span = reader.within(node, at..end(at));
                 let known = self.captures.keys().map(String::as_str).chain(ALWAYS);
                 reader.unknown(span, "capture", &name, known);
             }
         }
         None
     }
+}
+
+fn bare_truth(reader: &mut Reader<'_>, rule: &RuleSpec, node: &Node<'_>, truth: bool) -> Option<()> {
+    if !truth {
+        reader
+            .fault(node.span(), format!("`{} = false` says nothing", rule.name))
+            .hint("leave the condition out; a rule cannot be turned round");
+        return None;
+    }
+    require(reader, rule, node.span(), |_| false)
+}
+
+/// Faults the first setting that must be given and is not.
+fn require(
+    reader: &mut Reader<'_>,
+    rule: &RuleSpec,
+    span: Range<usize>,
+    given: impl Fn(&str) -> bool,
+) -> Option<()> {
+    let missing = rule.settings.iter().find(|spec| spec.need == Need::Required && !given(spec.name));
+    let Some(missing) = missing else { return Some(()) };
+    reader
+        .fault(span, format!("`{}` needs `{}`", rule.name, missing.name))
+        .hint(format!("{}: {}", missing.name, missing.doc));
+    None
 }
 
 fn known_settings(rule: &RuleSpec) -> String {

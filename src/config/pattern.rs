@@ -76,13 +76,42 @@ impl Glob {
     }
 
     /// Says whether the pattern could fit a text that begins with `start`.
-    pub(super) fn could_begin_with(&self, start: &[u8]) -> bool {
-        match self.parts.first() {
-            Some(GlobPart::Literal(literal)) if self.parts.len() == 1 => literal.starts_with(start),
-            Some(GlobPart::Literal(literal)) => literal.starts_with(start) || start.starts_with(literal),
-            _ => true,
+    pub(super) fn could_begin_with(&self, start: &BStr) -> bool {
+        let mut places = vec![false; start.len() + 1];
+        places[0] = true;
+        leads_past(&self.parts, start, places).is_none()
+    }
+}
+
+/// Returns the places in `start` that `parts` lead to, or `None` when they can lead beyond its end.
+fn leads_past(parts: &[GlobPart], start: &BStr, from: Vec<bool>) -> Option<Vec<bool>> {
+    let mut places = from;
+    for part in parts {
+        if places[start.len()] {
+            return None;
+        }
+        match part {
+            GlobPart::Literal(literal) => {
+                let beyond = |(at, &here): (usize, &bool)| here && literal.starts_with(&start[at..]);
+                if places.iter().enumerate().any(beyond) {
+                    return None;
+                }
+                places = step(part, start, &places);
+            }
+            GlobPart::Either(either) => {
+                let mut all = vec![false; places.len()];
+                for parts in either {
+                    let reached = leads_past(parts, start, places.clone())?;
+                    all.iter_mut().zip(reached).for_each(|(all, reached)| *all |= reached);
+                }
+                places = all;
+            }
+            GlobPart::AnyByte | GlobPart::AnyInElement | GlobPart::AnyAtAll | GlobPart::Class { .. } => {
+                places = step(part, start, &places);
+            }
         }
     }
+    if places[start.len()] { None } else { Some(places) }
 }
 
 fn open(parts: &[GlobPart]) -> bool {
@@ -278,8 +307,10 @@ fn literal(parts: &mut Vec<GlobPart>, byte: u8) {
     }
 }
 
-/// Returns a path with a leading `~` taken for the user's home, or why it cannot be.
+/// Returns a directory with a leading `~` taken for the user's home and no slash at its end, or why it cannot be.
 pub(super) fn expand(text: &str, home: Option<&BStr>) -> Result<BString, String> {
+    let trimmed = text.trim_end_matches('/');
+    let text = if trimmed.is_empty() { text } else { trimmed };
     let Some(rest) = text.strip_prefix('~') else { return Ok(text.into()) };
     if !rest.is_empty() && !rest.starts_with('/') {
         return Err("only `~/` is known, not another user's home".into());
@@ -345,8 +376,9 @@ mod tests {
         assert_eq!(at("ab\\"), 2);
         assert_eq!(at("[z-a]"), 0);
         assert_eq!(at("[ä]"), 0);
-        assert_eq!(at(&"{".repeat(20)), 8);
-        assert_eq!(at(&"a".repeat(5000)), 0);
+        let (deep, long) = ("{".repeat(20), "a".repeat(5000));
+        assert_eq!(at(&deep), 8);
+        assert_eq!(at(&long), 0);
     }
 
     #[test]
@@ -367,12 +399,33 @@ mod tests {
     }
 
     #[test]
+    fn a_directory_has_no_slash_at_its_end() {
+        let home = Some(BStr::new("/home/u"));
+        assert_eq!(expand("~/work/", home), Ok("/home/u/work".into()));
+        assert_eq!(expand("~", home), Ok("/home/u".into()));
+        assert_eq!(expand("/srv//", home), Ok("/srv".into()));
+        assert_eq!(expand("/", home), Ok("/".into()));
+        assert!(expand("~/x", None).is_err() && expand("~ana", home).is_err());
+    }
+
+    #[test]
     fn at_or_below_holds_at_component_boundaries() {
         let glob = Glob::parse("/src/*/.worktrees").unwrap();
         assert!(glob.fits_at_or_below(BStr::new("/src/a/.worktrees")));
         assert!(glob.fits_at_or_below(BStr::new("/src/a/.worktrees/b/c")));
         assert!(!glob.fits_at_or_below(BStr::new("/src/a/.worktrees2/b")));
         assert!(!glob.fits_at_or_below(BStr::new("/src/a")));
+    }
+
+    #[test]
+    fn what_a_pattern_could_begin_with() {
+        let could = |pattern: &str| Glob::parse(pattern).unwrap().could_begin_with(BStr::new("--cwd="));
+        for pattern in ["--cwd=*", "--cwd=/a", "*", "**", "--{cwd,x}=?", "-*", "--c{wd=a,x}", "--cwd[=]"] {
+            assert!(could(pattern), "{pattern}");
+        }
+        for pattern in ["", "--cwd", "--cwdx=*", "[0-9]*", "--{cwdx,x}=*", "?", "serve"] {
+            assert!(!could(pattern), "{pattern}");
+        }
     }
 
     #[test]
@@ -393,9 +446,9 @@ mod tests {
                 text.strip_prefix(literal.as_slice()).is_some_and(|text| naive(rest, text))
             }
             GlobPart::AnyByte => text.split_first().is_some_and(|(b, text)| *b != b'/' && naive(rest, text)),
-            GlobPart::Class { ranges, sense } => text
-                .split_first()
-                .is_some_and(|(b, text)| in_class(*b, ranges, *sense) && naive(rest, text)),
+            GlobPart::Class { ranges, sense } => {
+                text.split_first().is_some_and(|(b, text)| in_class(*b, ranges, *sense) && naive(rest, text))
+            }
             GlobPart::AnyInElement => (0..=text.len())
                 .take_while(|&end| !text[..end].contains(&b'/'))
                 .any(|end| naive(rest, &text[end..])),

@@ -11,10 +11,8 @@ use crate::model::verdict::Mode;
 
 use super::capture::can_fill;
 use super::lines::{Ground, List};
-use super::policy::{
-    Argument, Capture, Detached, Glob, Line, Match, Origin, Policy, ProofNeed,
-};
-use super::read::{Key, Node, Reader, in_order};
+use super::policy::{Argument, Capture, Detached, Glob, Line, Match, Origin, Policy, ProofNeed};
+use super::read::{Key, Node, Reader, in_order, one_or_more};
 use super::settings::{self, is_variable, ladder, mode, program};
 use super::template::{ALWAYS, is_name};
 
@@ -124,14 +122,13 @@ impl Frame<'_> {
                 .hint("for example match = { program = \"node\", args = [\"**/preview.mjs\", \"...\"] }");
             return None;
         };
-        let forms = reader.one_or_more(node);
+        let forms = one_or_more(node);
         if forms.is_empty() {
             reader.fault(node.span(), "an empty list").hint("with no form, this policy matches nothing");
             return None;
         }
         let count = forms.len();
-        let matches: Vec<_> =
-            forms.into_iter().filter_map(|form| self.form(reader, form, ground)).collect();
+        let matches: Vec<_> = forms.into_iter().filter_map(|form| self.form(reader, form, ground)).collect();
         (matches.len() == count).then_some(matches)
     }
 
@@ -141,9 +138,7 @@ impl Frame<'_> {
         let (program, args) = (table.get("program"), table.get("args"));
         match (program, args, table.get("mcp"), table.get("roots")) {
             (Some(program), args, None, None) => self.shape(reader, node, program, args),
-            (None, None, Some(mcp), None) => {
-                reader.word(mcp, &["configured"]).map(|_| Match::McpConfigured)
-            }
+            (None, None, Some(mcp), None) => reader.word(mcp, &["configured"]).map(|_| Match::McpConfigured),
             (None, None, None, Some(roots)) => ground.roots(reader, roots).map(Match::Roots),
             (None, Some(args), _, _) => {
                 reader
@@ -174,7 +169,7 @@ impl Frame<'_> {
         args: Option<&Node<'_>>,
     ) -> Option<Match> {
         let mut programs = Vec::new();
-        for element in reader.one_or_more(program_node) {
+        for element in one_or_more(program_node) {
             programs.push(program(reader, element)?);
         }
         if programs.is_empty() {

@@ -11,7 +11,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::duration;
-use super::fault::{Fault, Label, Lines};
+use super::fault::{Fault, Label, Lines, Place};
 use super::nearest::nearest;
 use super::policy::Glob;
 
@@ -34,11 +34,13 @@ pub(super) struct Reader<'a> {
     text: &'a str,
     lines: Lines<'a>,
     faults: Vec<Fault>,
+    /// The last fault beyond the most that are kept, so that its hints have a place to go.
+    beyond: Option<Fault>,
 }
 
 impl<'a> Reader<'a> {
     pub(super) fn new(name: &'a str, text: &'a str) -> Reader<'a> {
-        Reader { name, text, lines: Lines::new(text), faults: Vec::new() }
+        Reader { name, text, lines: Lines::new(text), faults: Vec::new(), beyond: None }
     }
 
     /// Returns the tree of the text, or nothing when it is no TOML.
@@ -60,7 +62,9 @@ impl<'a> Reader<'a> {
 
     /// Records a fault and returns it for its hints.
     pub(super) fn fault(&mut self, span: Range<usize>, message: impl Into<String>) -> &mut Fault {
-        let place = self.lines.place(&span);
+        let full = self.faults.len() >= MOST_FAULTS;
+        // Finding a place takes as long as its line, and one line can hold a hundred thousand faults.
+        let place = if full { Place { line: 1, column: 1, length: 1 } } else { self.lines.place(&span) };
         let fault = Fault {
             file: self.name.to_owned(),
             line: place.line,
@@ -70,8 +74,8 @@ impl<'a> Reader<'a> {
             labels: Vec::new(),
             hints: Vec::new(),
         };
-        if self.faults.len() >= MOST_FAULTS {
-            self.faults.truncate(MOST_FAULTS - 1);
+        if full {
+            return self.beyond.insert(fault);
         }
         let at = self.faults.len();
         self.faults.push(fault);
@@ -93,16 +97,16 @@ impl<'a> Reader<'a> {
         faults
     }
 
-    /// Returns the place of one byte within a string, where the string stands in the file as it is; else all of it.
-    pub(super) fn within(&self, node: &Node<'_>, offset: usize) -> Range<usize> {
+    /// Returns the place of a part of a string, where the string stands in the file as it is; else all of it.
+    pub(super) fn within(&self, node: &Node<'_>, part: Range<usize>) -> Range<usize> {
         let span = node.span();
         let (DeValue::String(value), Some(raw)) = (node.get_ref(), self.text.get(span.clone())) else {
             return span;
         };
         match raw.find(value.as_ref()) {
-            Some(quote) if raw.len() == value.len() + 2 * quote && quote > 0 && offset < value.len() => {
-                let start = span.start + quote + offset;
-                start..start + 1
+            Some(quote) if raw.len() == value.len() + 2 * quote && quote > 0 && part.end <= value.len() => {
+                let start = span.start + quote;
+                start + part.start..start + part.end
             }
             _ => span,
         }
@@ -144,19 +148,6 @@ impl<'a> Reader<'a> {
             return None;
         };
         Some(list.iter().collect())
-    }
-
-    /// Returns the elements of a list, or the one value that stands in its place.
-    pub(super) fn one_or_more<'n, 't>(&self, node: &'n Node<'t>) -> Vec<&'n Node<'t>> {
-        match node.get_ref() {
-            DeValue::Array(list) => list.iter().collect(),
-            DeValue::String(_)
-            | DeValue::Integer(_)
-            | DeValue::Float(_)
-            | DeValue::Boolean(_)
-            | DeValue::Datetime(_)
-            | DeValue::Table(_) => vec![node],
-        }
     }
 
     pub(super) fn number(&mut self, node: &Node<'_>, within: Range<u64>) -> Option<u64> {
@@ -213,12 +204,14 @@ impl<'a> Reader<'a> {
 
     pub(super) fn path_glob(&mut self, node: &Node<'_>, home: Option<&BStr>) -> Option<Glob> {
         let text = self.text(node, "a path pattern")?;
-        self.compiled(node, Glob::parse_path(text, home))
+        // The kernel writes directories without a slash at the end: with one, the pattern would never fit.
+        let trimmed = text.trim_end_matches('/');
+        self.compiled(node, Glob::parse_path(if trimmed.is_empty() { text } else { trimmed }, home))
     }
 
     fn compiled(&mut self, node: &Node<'_>, glob: Result<Glob, (usize, String)>) -> Option<Glob> {
         glob.map_err(|(at, why)| {
-            let span = self.within(node, at);
+            let span = self.within(node, at..at + 1);
             self.fault(span, format!("not a pattern: {why}"));
         })
         .ok()
@@ -244,8 +237,12 @@ impl<'a> Reader<'a> {
         name: &str,
         known: impl Iterator<Item = &'k str> + Clone,
     ) {
+        if self.faults.len() >= MOST_FAULTS {
+            return;
+        }
         let hint = match nearest(name, known.clone()) {
             Some(near) => format!("did you mean `{near}`?"),
+            None if known.clone().next().is_none() => "none is known here".to_owned(),
             None => format!("known here: {}", known.collect::<Vec<_>>().join(", ")),
         };
         let short: String = name.chars().take(80).collect();
@@ -256,6 +253,19 @@ impl<'a> Reader<'a> {
     pub(super) fn not_yet(&mut self, span: Range<usize>, what: &str) {
         self.fault(span, format!("`{what}` is not yet there in this version"))
             .hint("take it out for now; nothing here would act on it");
+    }
+}
+
+/// Returns the elements of a list, or the one value that stands in its place.
+pub(super) fn one_or_more<'n, 't>(node: &'n Node<'t>) -> Vec<&'n Node<'t>> {
+    match node.get_ref() {
+        DeValue::Array(list) => list.iter().collect(),
+        DeValue::String(_)
+        | DeValue::Integer(_)
+        | DeValue::Float(_)
+        | DeValue::Boolean(_)
+        | DeValue::Datetime(_)
+        | DeValue::Table(_) => vec![node],
     }
 }
 
@@ -286,8 +296,8 @@ mod tests {
         let mut reader = Reader::new("f", text);
         let table = reader.parse().unwrap();
         let nodes: Vec<_> = in_order(table.get_ref()).into_iter().map(|(_, node)| node).collect();
-        assert_eq!(reader.within(nodes[0], 2), 7..8);
-        assert_eq!(reader.within(nodes[1], 2), nodes[1].span());
+        assert_eq!(reader.within(nodes[0], 2..3), 7..8);
+        assert_eq!(reader.within(nodes[1], 2..3), nodes[1].span());
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 
-use bstr::BStr;
+use bstr::{BStr, BString, ByteSlice as _};
 use toml::de::{DeTable, DeValue};
 
 use crate::model::plan::{Ladder, Rung, Signal};
@@ -14,7 +14,7 @@ use super::builtin;
 use super::ladder::rung;
 use super::pattern::expand;
 use super::policy::{AdmitEnv, ArgumentsShown, Confirm, Glob, JournalSettings, Keep, Limits};
-use super::read::{Node, Reader, in_order};
+use super::read::{Node, Reader, in_order, one_or_more};
 
 /// What a file says besides its policies; what it does not say stands at its default.
 #[derive(Debug)]
@@ -53,10 +53,7 @@ impl Default for Settings {
             ladder: Ladder(vec![rung(Signal::Term, 5), rung(Signal::Kill, 3)]),
             keep: Keep::default(),
             scope: AdmitEnv::Everybody,
-            journal: JournalSettings {
-                keep: seconds(90 * 86_400),
-                arguments: ArgumentsShown::Redacted,
-            },
+            journal: JournalSettings { keep: seconds(90 * 86_400), arguments: ArgumentsShown::Redacted },
             builtin: BTreeMap::new(),
         }
     }
@@ -298,14 +295,17 @@ fn choices(
         };
         let mut choice = Choice { key: key.span(), mode: None, roots: None };
         let wants_roots = builtin::wants_roots(known);
+        let mut rooted = false;
         if let DeValue::Table(table) = node.get_ref() {
             reader.unknown_keys(table, if wants_roots { &["mode", "roots"] } else { &["mode"] }, &[]);
             choice.mode = table.get("mode").and_then(|node| choice_mode(reader, node));
-            choice.roots = table.get("roots").and_then(|node| roots(reader, node, home));
+            let named = table.get("roots").filter(|_| wants_roots);
+            choice.roots = named.and_then(|node| roots(reader, node, home));
+            rooted = named.is_some();
         } else {
             choice.mode = choice_mode(reader, node);
         }
-        if wants_roots && choice.roots.is_none() && choice.mode.is_some_and(|mode| mode != Mode::Off) {
+        if wants_roots && !rooted && choice.mode.is_some_and(|mode| mode != Mode::Off) {
             reader
                 .fault(node.span(), format!("`{known}` needs the directories that you throw away"))
                 .hint(format!("{known} = {{ mode = \"reap\", roots = [\"~/src/*/.worktrees\"] }}"));
@@ -323,7 +323,7 @@ fn choice_mode(reader: &mut Reader<'_>, node: &Node<'_>) -> Option<Mode> {
 /// every deleted directory a proof.
 pub(super) fn roots(reader: &mut Reader<'_>, node: &Node<'_>, home: Option<&BStr>) -> Option<Vec<Glob>> {
     let mut roots = Vec::new();
-    for element in reader.one_or_more(node) {
+    for element in one_or_more(node) {
         let glob = reader.path_glob(element, home)?;
         if !glob.text.starts_with(['/', '~']) {
             reader
@@ -331,8 +331,7 @@ pub(super) fn roots(reader: &mut Reader<'_>, node: &Node<'_>, home: Option<&BStr
                 .hint("begin it with `/` or `~/`");
             return None;
         }
-        let above_home = home.is_some_and(|home| glob.fits_at_or_below(home));
-        if above_home || glob.is_open() || glob.fits_at_or_below(BStr::new("/home/x")) {
+        if glob.is_open() || holds_a_home(&glob, home) {
             reader
                 .fault(element.span(), format!("`{}` holds a whole home directory or more", glob.text))
                 .hint("name the directories that are thrown away, for example \"~/src/*/.worktrees\"");
@@ -345,4 +344,56 @@ pub(super) fn roots(reader: &mut Reader<'_>, node: &Node<'_>, home: Option<&BStr
         return None;
     }
     Some(roots)
+}
+
+/// Says whether a pattern fits a home directory, whatever stands in one, or what is above it.
+fn holds_a_home(glob: &Glob, home: Option<&BStr>) -> bool {
+    // No directory is named by a control character, unless a pattern names every directory.
+    let any = "\u{1}";
+    let usual = ["/root", "/home", "/Users"].map(BString::from);
+    let mut homes: Vec<BString> = usual.iter().chain(home.map(BString::from).as_ref()).cloned().collect();
+    homes.extend(["/home/", "/Users/"].map(|parent| BString::from(format!("{parent}{any}"))));
+    homes.iter().any(|home| {
+        let inside = BString::from([home.as_slice(), b"/", any.as_bytes()].concat());
+        glob.fits_at_or_below(home.as_bstr()) || glob.fits_at_or_below(inside.as_bstr())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn faults(text: &str) -> Vec<String> {
+        let mut reader = Reader::new("f", text);
+        let document = reader.parse().unwrap();
+        read(&mut reader, document.get_ref(), Some(BStr::new("/srv/people/ana")));
+        reader.into_faults().into_iter().map(|fault| fault.message).collect()
+    }
+
+    #[test]
+    fn no_roots_that_hold_a_home() {
+        let roots = |root: &str| {
+            faults(&format!("[builtin]\ndeleted-worktree = {{ mode = \"reap\", roots = [\"{root}\"] }}"))
+        };
+        for root in ["/", "/*", "/**", "~", "~/", "~/*", "~/**", "/home", "/home/*/*", "/root", "/srv/people"]
+        {
+            assert_eq!(roots(root).len(), 1, "{root}");
+        }
+        for root in ["~/src/*/.worktrees", "~/worktrees/*", "/tmp/job-*", "/home/*/w/*", "/**/.worktrees"] {
+            assert_eq!(roots(root), [""; 0], "{root}");
+        }
+    }
+
+    #[test]
+    fn one_look_is_never_enough() {
+        assert_eq!(faults("confirm.looks = 1"), ["`looks` must be at least 2"]);
+        assert_eq!(faults("confirm.looks = 2"), [""; 0]);
+    }
+
+    #[test]
+    fn modes_are_written_as_they_are_read() {
+        for word in ["reap", "report", "off"] {
+            assert_eq!(mode_word(mode(word)), word);
+        }
+    }
 }

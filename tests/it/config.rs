@@ -1,4 +1,5 @@
 //! Every file of `tests/configs`, and `config.example.toml` against the defaults.
+#![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests read their files, and panic")]
 
 use std::fmt::Write as _;
 use std::fs;
@@ -164,8 +165,17 @@ fn the_example_is_the_defaults_key_by_key() {
     assert_eq!(whole, config::load_whole(None, &context()).unwrap());
     // And nothing is left out: each key must be there, or a default could change unseen.
     for key in [
-        "mode = ", "looks = ", "apart = ", "min-age = ", "probe-timeout = ", "trees-per-sweep = ",
-        "processes-per-tree = ", "same-cause = ", "ladder = ", "keep = ", "arguments = ",
+        "mode = ",
+        "looks = ",
+        "apart = ",
+        "min-age = ",
+        "probe-timeout = ",
+        "trees-per-sweep = ",
+        "processes-per-tree = ",
+        "same-cause = ",
+        "ladder = ",
+        "keep = ",
+        "arguments = ",
     ] {
         assert!(example().lines().any(|line| line.starts_with(key)), "{key}");
     }
@@ -277,7 +287,9 @@ fn the_broker_and_nothing_like_it() {
     check("/usr/bin/vim", "vim app-server-broker.mjs serve", &[]);
     check("/usr/bin/node", "node build.js app-server-broker.mjs serve", &[]);
     check("/usr/bin/node", "node /x/app-server-broker.mjs", &[]);
-    check("/usr/bin/node", "node /x/bin/codex app-server", &["agent-shell"]);
+    check("/usr/bin/node", "node /x/bin/codex app-server", &[]);
+    check("/opt/codex", "codex -c features.code_mode_host=true app-server", &[]);
+    check("/opt/codex", "codex -s read-only -a untrusted", &["agent-shell"]);
     let argv: Vec<BString> = broker.split(' ').map(BString::from).collect();
     let config = defaults();
     let policy = config.policies.iter().find(|policy| policy.name == "codex-broker").unwrap();
@@ -296,13 +308,17 @@ fn stdio_servers_and_their_wrappers_a01() {
     check("/usr/bin/node", "node /home/ana/.npm/_npx/1f/node_modules/.bin/mcp-server-filesystem /srv", only);
     check("/usr/bin/node", "node /x/node_modules/@modelcontextprotocol/server-memory/dist/index.js", only);
     check("/home/ana/.local/bin/uv", "uv tool uvx mcp-server-git", only);
-    check("/usr/bin/python3.12", "/home/ana/.cache/uv/a/bin/python /home/ana/.cache/uv/a/bin/mcp-server-git", only);
+    check(
+        "/usr/bin/python3.12",
+        "/home/ana/.cache/uv/a/bin/python /home/ana/.cache/uv/a/bin/mcp-server-git",
+        only,
+    );
     check("/usr/bin/python3", "python3 -m mcp_server_time", only);
     // Somebody who reads or builds one.
     check("/usr/bin/vim", "vim /x/node_modules/@modelcontextprotocol/server-memory/dist/index.js", &[]);
     check("/usr/bin/node", "node /x/node_modules/.bin/tsc mcp-server-git", &[]);
     check("/usr/bin/python3", "python3 -m pytest mcp_server_time", &[]);
-    check("/opt/codex", "codex mcp list", &["agent-shell"]);
+    check("/opt/codex", "codex mcp list", &[]);
 }
 
 #[test]
@@ -371,7 +387,7 @@ fn within(faults: &[Fault], text: &str) -> Result<(), TestCaseError> {
         prop_assert!(fault.column >= 1 && fault.column <= width + 1, "{fault:?}");
         prop_assert!(fault.length >= 1 && fault.column + fault.length <= width + 2, "{fault:?}");
         let drawn = config::render(fault, text);
-        prop_assert!(!drawn.contains('\u{1b}') && !drawn.contains('\r'));
+        prop_assert!(!drawn.contains(['\x1b', '\r']), "unescaped");
     }
     Ok(())
 }
@@ -413,4 +429,11 @@ fn deep_nesting_is_refused_and_not_a_crash() {
     ] {
         assert!(load(&text).is_err());
     }
+}
+
+#[test]
+fn sixty_thousand_faults_on_one_line_are_soon_told() {
+    let keys: Vec<String> = (0..60_000).map(|at| format!("k{at}=1")).collect();
+    let faults = load(&format!("confirm = {{ {} }}", keys.join(","))).unwrap_err();
+    assert_eq!(faults.len(), 100);
 }
