@@ -4,7 +4,7 @@ pub mod policy;
 
 mod arguments;
 mod builtin;
-mod capture;
+pub mod capture;
 pub mod duration;
 mod edit;
 mod fault;

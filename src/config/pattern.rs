@@ -7,6 +7,8 @@ use bstr::{BStr, BString, ByteSlice as _};
 
 use super::policy::{Glob, GlobPart, Sense};
 
+pub use super::arguments::{fits_arguments, program_name};
+
 /// A longer pattern is a mistake; matching takes pattern × text.
 const LONGEST: usize = 4096;
 

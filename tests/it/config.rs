@@ -27,7 +27,7 @@ const fn rule(
 }
 
 use Need::{Optional, Required};
-use Place::{Anywhere, SpareWhen};
+use Place::{ReapWhen, SpareWhen};
 use SettingKind::{Duration, Number, Patterns, Template, Text, Word};
 use Strength::{Proof, Sign};
 
@@ -38,44 +38,44 @@ static RULES: &[&RuleSpec] = &[
         Proof,
         &[setting("path", Template, Optional), setting("roots", Patterns, Optional)],
         Some("path"),
-        Anywhere,
+        ReapWhen,
     ),
     &rule(
         "owner-gone",
         Proof,
         &[setting("pid", Template, Optional), setting("spawner", Word(&["dies-with"]), Optional)],
         Some("pid"),
-        Anywhere,
+        ReapWhen,
     ),
-    &rule("stdin-abandoned", Proof, &[], None, Anywhere),
+    &rule("stdin-abandoned", Proof, &[], None, ReapWhen),
     &rule(
         "channel-abandoned",
         Proof,
         &[setting("read", Number, Required), setting("write", Number, Required)],
         None,
-        Anywhere,
+        ReapWhen,
     ),
     &rule(
         "companion-gone",
         Proof,
         &[setting("policy", Text, Required), setting("key", Text, Required)],
         None,
-        Anywhere,
+        ReapWhen,
     ),
-    &rule("terminal-gone", Proof, &[], None, Anywhere),
-    &rule("stdin-ended", Sign, &[setting("for", Duration, Optional)], None, Anywhere),
+    &rule("terminal-gone", Proof, &[], None, ReapWhen),
+    &rule("stdin-ended", Sign, &[setting("for", Duration, Optional)], None, ReapWhen),
     &rule(
         "no-clients",
         Sign,
         &[setting("socket", Template, Optional), setting("for", Duration, Optional)],
         Some("socket"),
-        Anywhere,
+        ReapWhen,
     ),
-    &rule("no-children", Sign, &[setting("for", Duration, Optional)], None, Anywhere),
-    &rule("idle", Sign, &[setting("for", Duration, Required)], Some("for"), Anywhere),
-    &rule("reparented", Sign, &[], None, Anywhere),
-    &rule("older-than", Sign, &[setting("age", Duration, Required)], Some("age"), Anywhere),
-    &rule("clients", Sign, &[setting("socket", Template, Required)], Some("socket"), SpareWhen),
+    &rule("no-children", Sign, &[setting("for", Duration, Optional)], None, ReapWhen),
+    &rule("idle", Sign, &[setting("for", Duration, Required)], Some("for"), ReapWhen),
+    &rule("reparented", Sign, &[], None, ReapWhen),
+    &rule("older-than", Sign, &[setting("age", Duration, Required)], Some("age"), ReapWhen),
+    &rule("clients", Sign, &[setting("socket", Template, Optional)], Some("socket"), SpareWhen),
 ];
 
 fn context() -> Context<'static> {
