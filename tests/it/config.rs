@@ -214,6 +214,14 @@ fn built_in_policies_are_named_for_their_files_and_sorted() {
 }
 
 #[test]
+fn built_in_policies_load_with_the_rules_there_are() {
+    let rules: Vec<&RuleSpec> = reapd::judge::rules::ALL.iter().map(|rule| &rule.spec).collect();
+    let whole = config::load_whole(None, &Context { rules: &rules, home: None });
+    let whole = whole.map_err(|faults| format!("{faults:#?}")).unwrap();
+    assert_eq!(whole.config.policies.len() + whole.off.len(), config::builtin_names().len());
+}
+
+#[test]
 fn no_built_in_policy_goes_without_proof() {
     let whole = config::load_whole(None, &context()).unwrap();
     for policy in whole.config.policies.iter().chain(&whole.off) {
