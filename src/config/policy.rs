@@ -179,7 +179,8 @@ pub enum Argument {
 }
 
 /// A glob within one argument: `*` stays within one path element, `**` crosses `/`, `?` is one byte but `/`,
-/// `[abc]`, `[a-z]` and `[!a]` are classes, `{a,b}` alternatives, `\` takes the next byte as it is.
+/// `[abc]`, `[a-z]` and `[!a]` are classes, `{a,b}` alternatives, `\` takes the next byte as it is. `**/` where an
+/// element begins is any number of elements, none included: `**/x` fits `x`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Glob {
     /// As written.

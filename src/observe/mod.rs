@@ -4,12 +4,15 @@
 mod arguments;
 mod aside;
 mod channels;
+mod configuration;
+#[cfg(target_os = "linux")]
+mod descriptors;
 mod mcp;
 mod processes;
 #[cfg(target_os = "linux")]
-mod sockets;
+pub mod sockets;
 #[cfg(target_os = "linux")]
-mod stdio;
+pub mod stdio;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -29,6 +32,7 @@ use crate::model::table::Table;
 use arguments::Memory;
 use aside::{Aside, Reply, Request};
 use channels::Channels;
+use configuration::Configuration;
 use processes::{Pinned, Scanner};
 
 pub use aside::aside_main;
@@ -101,7 +105,7 @@ pub struct Observer {
     scanner: Scanner,
     memory: Memory,
     aside: Aside,
-    configured: mcp::Files,
+    configured: Configuration,
     pinned: BTreeMap<ProcessId, Pinned>,
     spare: Option<(Table, Vec<Arguments>)>,
 }
@@ -114,7 +118,7 @@ impl Observer {
         let mut names = setup.env_names.clone();
         names.extend(ENV_NAMES.iter().map(|&name| BString::from(name)));
         let aside = Aside::new(setup.aside.clone(), setup.probe_timeout, names);
-        let configured = mcp::Files::new(setup.home.clone());
+        let configured = Configuration::new(setup.home.as_deref());
         let pinned = BTreeMap::new();
         Ok(Observer {
             setup,
@@ -156,7 +160,7 @@ impl Observer {
         }
         let configured = match self.setup.scope {
             Scope::User => {
-                let (servers, unreadable) = self.configured.read();
+                let (servers, unreadable) = self.configured.read(&mut self.aside);
                 gaps.extend(unreadable);
                 servers
             }
@@ -191,7 +195,7 @@ impl Observer {
                 match replies.next() {
                     Some(Ok(Reply::Answer(answer))) => *answer,
                     Some(Err(unknown)) => Err(unknown),
-                    Some(Ok(Reply::Arguments(_))) | None => Err(misfit()),
+                    Some(Ok(Reply::Arguments(_) | Reply::Configured(_))) | None => Err(misfit()),
                 }
             };
             answers.push((question.clone(), answer));
@@ -242,7 +246,7 @@ fn read_arguments(aside: &mut Aside, ids: &[ProcessId]) -> Vec<Known<Vec<BString
     replies
         .map(|reply| match reply {
             Ok(Reply::Arguments(argv)) => argv,
-            Ok(Reply::Answer(_)) => Err(misfit()),
+            Ok(Reply::Answer(_) | Reply::Configured(_)) => Err(misfit()),
             Err(unknown) => Err(unknown),
         })
         .collect()

@@ -20,6 +20,8 @@ use crate::model::id::ProcessId;
 use crate::model::known::Known;
 use crate::model::question::{Answer, Question};
 
+use super::mcp::{Configured, Place};
+
 /// What is asked of the aside process, in order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Request {
@@ -32,6 +34,8 @@ pub(super) enum Request {
     },
     /// The argument vector of a process.
     Arguments(ProcessId),
+    /// The MCP servers that configuration files name.
+    Configured(Place),
     /// A question of a rule.
     Ask(Question),
 }
@@ -40,12 +44,13 @@ impl Request {
     /// Returns the process that a hang would be about.
     fn about(&self) -> Option<ProcessId> {
         match self {
-            Request::Begin { .. } => None,
+            Request::Begin { .. } | Request::Configured(_) => None,
             Request::Arguments(id)
             | Request::Ask(
                 Question::Facts(id)
                 | Question::Sockets(id)
                 | Question::Activity(id)
+                | Question::Terminals(id)
                 | Question::Path { of: id, .. }
                 | Question::Channel { of: id, .. }
                 | Question::Holders { of: id, .. }
@@ -69,6 +74,8 @@ pub(super) enum Flush {
 pub(super) enum Reply {
     /// To [`Request::Arguments`].
     Arguments(Known<Vec<BString>>),
+    /// To [`Request::Configured`].
+    Configured(Configured),
     /// To [`Request::Ask`].
     Answer(Box<Known<Answer>>),
 }

@@ -9,6 +9,7 @@ use bstr::{BString, ByteSlice as _};
 use crate::model::known::{Known, Reason, Unknown};
 use crate::model::question::{Answer, Question};
 use crate::observe::channels::Channels;
+use crate::observe::mcp::Files;
 use crate::observe::processes;
 
 use super::frame::{self, Front};
@@ -30,7 +31,12 @@ pub fn aside_main() -> ExitCode {
 fn serve(from: &mut impl io::Read, to: &mut impl io::Write) -> io::Result<()> {
     let mut inbox = Vec::new();
     let mut outbox = Vec::new();
-    let mut server = Server { env_names: BTreeSet::new(), flush: Flush::Each, channels: Channels::new() };
+    let mut server = Server {
+        env_names: BTreeSet::new(),
+        flush: Flush::Each,
+        channels: Channels::new(),
+        files: Files::default(),
+    };
     let mut chunk = vec![0; 64 * 1024];
     loop {
         let mut used = 0;
@@ -70,6 +76,7 @@ struct Server {
     env_names: BTreeSet<BString>,
     flush: Flush,
     channels: Channels,
+    files: Files,
 }
 
 impl Server {
@@ -82,6 +89,7 @@ impl Server {
                 return Ok(());
             }
             Request::Arguments(id) => Reply::Arguments(processes::arguments(id)),
+            Request::Configured(place) => Reply::Configured(self.files.at(&place)),
             Request::Ask(question) => Reply::Answer(Box::new(self.answer(&question))),
         };
         frame::put(outbox, &reply).map_err(io::Error::other)
@@ -97,6 +105,7 @@ impl Server {
             Question::Activity(id) => processes::activity(*id).map(Answer::Activity),
             Question::Channel { of, fd } => self.channels.channel(*of, *fd).map(Answer::Channel),
             Question::Sockets(id) => self.channels.sockets(*id).map(Answer::Sockets),
+            Question::Terminals(id) => self.channels.terminals(*id).map(Answer::Terminals),
             // It needs the whole table, which only we outside have; it follows no link and cannot hang.
             Question::Holders { .. } => {
                 Err(Unknown::new(Reason::NotAsked, "who holds a far end, asked in the wrong place"))
