@@ -36,7 +36,7 @@ pub(super) struct Handle {
 
 impl Handle {
     /// Registers for the process's end, then makes sure that it is this very process that was registered.
-    pub(super) fn open(id: ProcessId) -> Result<Handle, HoldError> {
+    pub(super) fn open(id: ProcessId) -> Result<(Handle, Sight), HoldError> {
         let raw = rustix::process::Pid::from_raw(id.pid.number()).ok_or(HoldError::Gone)?;
         let end = kqueue().map_err(hold_error)?;
         let filter = EventFilter::Proc { pid: raw, flags: ProcessEvents::EXIT };
@@ -61,7 +61,7 @@ impl Handle {
         match handle.current() {
             Ok(current) if current.sight.id != id => Err(HoldError::IdentityChanged),
             Ok(current) if current.sight.is_gone() => Err(HoldError::Gone),
-            Ok(_) => Ok(handle),
+            Ok(current) => Ok((handle, current.sight)),
             Err(Lost::Gone) => Err(HoldError::Gone),
             Err(Lost::Unreadable(error)) => Err(hold_error(errno(&error))),
         }
