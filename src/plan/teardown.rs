@@ -3,22 +3,21 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use bstr::{BString, ByteSlice as _};
+use bstr::ByteSlice as _;
 
-use crate::config::policy::{AdmitEnv, Config, Detached, Policy};
+use crate::config::policy::Config;
 use crate::model::evidence::Says;
 use crate::model::facts::Facts;
-use crate::model::id::{Identity, Pid, ProcessId};
+use crate::model::id::{Pid, ProcessId};
 use crate::model::known::{Known, Reason, Unknown};
-use crate::model::look::{Look, Scope};
-use crate::model::ownership::{Parentage, ancestors, descendants, parentage};
+use crate::model::look::Look;
+use crate::model::ownership::{Parentage, ancestors, parentage};
 use crate::model::plan::{Joined, Member, Spared};
 use crate::model::question::{Answer, Question, Sockets};
 use crate::model::table::{Kernel, Row};
 use crate::model::verdict::{Judgement, Lookalike, Verdict, Verdicts};
 
-/// The variable by which anybody may ask to be left alone.
-const KEEP: (&[u8], &[u8]) = (b"REAPD_KEEP", b"1");
+use super::gates::Gates;
 
 /// The rule whose "no" names a living owner by its number, so that a judgement by it is a claim.
 const OWNER_RULE: &str = "owner-gone";
@@ -221,7 +220,7 @@ impl<'a> Walk<'a> {
         let look = self.ground.look;
         let table = &look.snapshot.table;
         let sessions = self.witnessed(|row| row.sid);
-        let Some(oldest) = self.oldest() else { return };
+        let oldest = self.ground.judgement.root.start;
         for row in table.rows() {
             if !sessions.contains(&row.sid)
                 || self.joined.contains_key(&row.id)
@@ -313,11 +312,6 @@ impl<'a> Walk<'a> {
             .collect()
     }
 
-    /// Returns the start of the oldest of the tree.
-    fn oldest(&self) -> Option<crate::model::id::Start> {
-        Some(self.ground.judgement.root.start)
-    }
-
     /// Says whether a process may join; where not, it is noted with the reason.
     fn passes(&mut self, row: &Row, joined: Joined) -> bool {
         match self.try_pass(row, joined) {
@@ -395,92 +389,6 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// The gates that need nothing but the process itself.
-struct Gates<'a> {
-    ground: Ground<'a>,
-    policy: Option<&'a Policy>,
-    never: BTreeMap<Pid, &'static str>,
-}
-
-impl<'a> Gates<'a> {
-    fn new(ground: Ground<'a>) -> Gates<'a> {
-        let own = &ground.look.snapshot.own;
-        let table = &ground.look.snapshot.table;
-        let mut never = BTreeMap::from([(Pid::INIT, "process 1 is never touched")]);
-        for above in ancestors(table, own.pid) {
-            never.entry(above.pid).or_insert("reapd runs below it");
-        }
-        if let Some(row) = table.at(own.pid) {
-            for below in descendants(table, row.id) {
-                never.insert(below.pid, "it is reapd's own");
-            }
-        }
-        for row in table.rows() {
-            if own.sid > 0 && row.sid == own.sid {
-                never.entry(row.id.pid).or_insert("it is in reapd's own session");
-            }
-        }
-        never.insert(own.pid, "it is reapd itself");
-        Gates { ground, policy: super::policy(ground.config, &ground.judgement.policy), never }
-    }
-
-    fn pass_by_name(&self, id: ProcessId) -> Result<(), String> {
-        if let Some(why) = self.never.get(&id.pid) {
-            return Err((*why).to_owned());
-        }
-        match self.ground.verdicts.protected.iter().find(|(protected, _)| *protected == id) {
-            Some((_, why)) => Err(why.clone()),
-            None => Ok(()),
-        }
-    }
-
-    fn pass_by_facts(&self, facts: Known<&Facts>) -> Result<(), String> {
-        let facts = facts.map_err(|unknown| unknown.to_string())?;
-        let own = &self.ground.look.snapshot.own;
-        let identity: Identity =
-            facts.identity(&self.ground.look.snapshot.boot).map_err(|unknown| unknown.to_string())?;
-        if own.scope == Scope::User && identity.uid != own.uid {
-            return Err(format!("it belongs to user {}", identity.uid));
-        }
-        if identity.exe.is_none() {
-            return Err("its program could not be read, so nobody can be sure who it is".to_owned());
-        }
-        let env = facts.env.as_ref().map_err(|unknown| format!("whether it is to be kept: {unknown}"))?;
-        let (name, value) = KEEP;
-        if env.get(name.as_bstr()).is_some_and(|kept| kept == value) {
-            return Err("its environment says REAPD_KEEP=1".to_owned());
-        }
-        match &self.ground.config.scope {
-            AdmitEnv::Everybody => Ok(()),
-            AdmitEnv::Marked { name, value } if env.get(name) == Some(value) => Ok(()),
-            AdmitEnv::Marked { .. } => Err("it does not carry the marker of the configured scope".to_owned()),
-        }
-    }
-
-    /// Keeps out a process that stands on its own: it leads its session, and has a terminal or can be reached.
-    fn pass_alone(&self, tty: i32, sockets: Option<Known<&Sockets>>) -> Result<(), String> {
-        if self.policy.is_some_and(|policy| policy.detached == Detached::Join) {
-            return Ok(());
-        }
-        if tty != 0 {
-            return Err("it leads its own session and has a terminal".to_owned());
-        }
-        let sockets = sockets.unwrap_or_else(|| Err(Unknown::new(Reason::NotAsked, "its sockets"))).map_err(
-            |unknown| {
-                format!("it leads its own session, and whether it can be reached is unknown: {unknown}")
-            },
-        )?;
-        let is_private = |name: &BString| {
-            self.policy
-                .is_some_and(|policy| policy.private_listeners.iter().any(|glob| glob.fits(name.as_bstr())))
-        };
-        match sockets.listeners.iter().find(|listener| !is_private(&listener.name)) {
-            Some(listener) => Err(format!("it leads its own session and listens on {}", listener.name)),
-            None => Ok(()),
-        }
-    }
-}
-
 fn sockets(look: &Look, id: ProcessId) -> Option<Known<&Sockets>> {
     match look.answers.get(&Question::Sockets(id))? {
         Ok(Answer::Sockets(sockets)) => Some(Ok(sockets)),
@@ -490,4 +398,328 @@ fn sockets(look: &Look, id: ProcessId) -> Option<Known<&Sockets>> {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::super::fixture::{World, joining_policy, usual};
+    use super::*;
+    use crate::config::policy::AdmitEnv;
+    use crate::model::evidence::{Evidence, Says};
+    use crate::model::id::Uid;
+    use crate::model::look::Scope;
+    use crate::model::rule::Strength;
+    use crate::model::table::State;
+    use crate::model::verdict::{LineFinding, LineList};
+    use bstr::BString;
+
+    fn world() -> World {
+        let mut world = World::new();
+        world.judge(10, |_| {});
+        world
+    }
+
+    /// Says who joined, and that each of these was spared for a reason with this text.
+    fn joins(world: &World, members: &[i32], spared: &[(i32, &str)]) {
+        let (joined, left) = world.membership(&[]);
+        assert_eq!(joined, members, "{left:?}");
+        for (pid, text) in spared {
+            let why = left.get(pid).unwrap_or_else(|| panic!("{pid} is named: {left:?}"));
+            assert!(why.contains(text), "{pid}: {why}");
+        }
+        assert_eq!(left.len(), spared.len(), "{left:?}");
+    }
+
+    #[test]
+    fn descendants_join_in_whatever_session_c03() {
+        let mut world = world();
+        world.add(12, 11, 12, 102).add(13, 12, 12, 103).add(14, 1, 14, 104);
+        joins(&world, &[10, 11, 12, 13], &[]);
+    }
+
+    #[test]
+    fn adopted_ones_join_by_a_witnessed_session_with_all_below_c02() {
+        let mut world = world();
+        world.add(12, 1, 10, 102).add(13, 12, 13, 103);
+        joins(&world, &[10, 11, 12, 13], &[]);
+    }
+
+    #[test]
+    fn a_session_led_by_a_member_recruits_too() {
+        let mut world = world();
+        world.add(12, 11, 12, 102).add(13, 1, 12, 103).add(14, 13, 14, 104).add(15, 1, 14, 105);
+        joins(&world, &[10, 11, 12, 13, 14, 15], &[]);
+    }
+
+    #[test]
+    fn a_session_that_no_member_leads_names_nobody_b41() {
+        let mut world = world();
+        // The root is in its user's terminal session, with other orphans of it.
+        world.row(10, |row| row.sid = 700).row(11, |row| row.sid = 700).add(12, 1, 700, 110);
+        joins(&world, &[10, 11], &[]);
+    }
+
+    #[test]
+    fn without_a_witness_the_number_names_nobody_f1_c06() {
+        let mut world = world();
+        let known = [world.member(10, Joined::Root), world.member(11, Joined::Descendant)];
+        // Both are gone; somebody is in a session of the root's number.
+        world.remove(10).remove(11).add(12, 1, 10, 300);
+        let (joined, spared) = world.membership(&known);
+        assert_eq!(joined, []);
+        assert!(spared[&12].contains("possibly escaped"));
+    }
+
+    #[test]
+    fn a_number_that_passed_on_names_strangers_only_f1() {
+        let mut world = world();
+        let known = [world.member(10, Joined::Root), world.member(11, Joined::Descendant)];
+        world.remove(10).remove(11);
+        // The stranger leads a session and group of the number; its orphan and its child are in them.
+        world.add(10, 1, 10, 300).add(12, 1, 10, 301).add(13, 10, 10, 302);
+        let (joined, spared) = world.membership(&known);
+        assert_eq!((joined, spared.len()), (vec![], 0));
+        // Nor when a member seems to be in it still, by a row that was read before the number passed on.
+        world.add(11, 1, 10, 101);
+        let (joined, _) = world.membership(&known);
+        assert_eq!(joined, [11]);
+    }
+
+    #[test]
+    fn with_a_witness_the_session_of_a_root_that_is_gone_still_counts() {
+        let mut world = world();
+        let known = [world.member(10, Joined::Root), world.member(11, Joined::Descendant)];
+        world.remove(10).row(11, |row| row.ppid = 1).add(12, 1, 10, 300);
+        assert_eq!(world.membership(&known).0, [11, 12]);
+    }
+
+    #[test]
+    fn a_live_parent_that_is_no_member_keeps_its_child_out_by_any_mark_f4() {
+        let mut world = world();
+        world.add(20, 1, 20, 40).add(12, 20, 10, 102).add(13, 20, 20, 103).row(13, |row| row.pgid = 10);
+        joins(&world, &[10, 11], &[(12, "its parent 20 is alive"), (13, "its parent 20 is alive")]);
+    }
+
+    #[test]
+    fn a_group_alone_recruits_nobody_f4() {
+        let mut world = world();
+        // As under job control: the root leads a group in the shell's session, and the shell is dead by now.
+        world.row(10, |row| row.sid = 700).row(11, |row| row.sid = 700);
+        world.add(12, 1, 700, 102).row(12, |row| row.pgid = 10);
+        joins(&world, &[10, 11], &[(12, "possibly escaped")]);
+    }
+
+    #[test]
+    fn an_adopted_one_older_than_the_root_stays_out_f2() {
+        let mut world = world();
+        world.add(12, 1, 10, 99);
+        joins(&world, &[10, 11], &[(12, "older than the tree")]);
+    }
+
+    #[test]
+    fn newcomers_of_the_reaper_without_a_mark_are_nobody_f2() {
+        let mut world = world();
+        world.add(12, 1, 12, 400);
+        joins(&world, &[10, 11], &[]);
+    }
+
+    #[test]
+    fn a_child_older_than_its_parent_is_somebody_elses() {
+        let mut world = world();
+        world.add(12, 11, 10, 90);
+        joins(&world, &[10, 11], &[(12, "older than its parent")]);
+    }
+
+    #[test]
+    fn protected_ones_are_pruned_with_their_subtree_f4() {
+        let mut world = world();
+        world.add(12, 11, 12, 102).add(13, 12, 10, 103);
+        let mux = world.id(12);
+        world.verdicts.protected.push((mux, "tmux serves other sessions".to_owned()));
+        joins(&world, &[10, 11], &[(12, "tmux"), (13, "its parent 12 is alive")]);
+    }
+
+    #[test]
+    fn kept_ones_are_pruned_with_their_subtree() {
+        let mut world = world();
+        world.add(12, 11, 12, 102).add(13, 12, 13, 103).fact(12, |facts| {
+            facts.env = Ok(BTreeMap::from([(BString::from("REAPD_KEEP"), BString::from("1"))]));
+        });
+        joins(&world, &[10, 11], &[(12, "REAPD_KEEP=1")]);
+    }
+
+    #[test]
+    fn an_environment_that_cannot_be_read_may_say_keep() {
+        let mut world = world();
+        world.fact(11, |facts| facts.env = Err(Unknown::new(Reason::Denied, "environ")));
+        joins(&world, &[10], &[(11, "environ")]);
+    }
+
+    #[test]
+    fn other_users_are_pruned_in_user_scope_and_join_in_host_scope() {
+        let mut world = world();
+        world.add(12, 11, 10, 102).fact(11, |facts| facts.uid = Ok(Uid(0)));
+        joins(&world, &[10], &[(11, "user 0"), (12, "its parent 11 is alive")]);
+        world.scope = Scope::Host;
+        joins(&world, &[10, 11, 12], &[]);
+    }
+
+    #[test]
+    fn who_cannot_be_identified_is_pruned() {
+        let mut world = world();
+        world.no_facts(11);
+        joins(&world, &[10], &[(11, "the kernel refused")]);
+        world.fact(11, |facts| facts.exe = Err(Unknown::new(Reason::Denied, "exe")));
+        joins(&world, &[10], &[(11, "its program could not be read")]);
+        world.unasked(11);
+        joins(&world, &[10], &[(11, "not asked")]);
+    }
+
+    #[test]
+    fn who_left_the_marker_of_the_scope_behind_is_named_and_not_taken() {
+        let mut world = world();
+        world.config.scope = AdmitEnv::Marked { name: BString::from("T"), value: BString::from("1") };
+        let marked = |facts: &mut Facts| {
+            facts.env = Ok(BTreeMap::from([(BString::from("T"), BString::from("1"))]));
+        };
+        world.fact(10, marked).fact(11, marked).add(12, 11, 10, 102);
+        joins(&world, &[10, 11], &[(12, "marker")]);
+    }
+
+    #[test]
+    fn who_leads_a_session_and_listens_or_has_a_terminal_joins_only_by_policy_f4() {
+        let mut world = world();
+        world.add(12, 11, 12, 102).listens(12).add(13, 12, 12, 103);
+        world.add(14, 11, 14, 104).row(14, |row| row.tty = 34_816).add(15, 11, 15, 105).no_sockets(15);
+        // One that listens in the tree's own session stands on the tree.
+        world.add(16, 11, 10, 106).listens(16);
+        joins(
+            &world,
+            &[10, 11, 16],
+            &[(12, "listens on /tmp/mux"), (14, "has a terminal"), (15, "can be reached is unknown")],
+        );
+        world.config.policies.push(joining_policy());
+        joins(&world, &[10, 11, 12, 14, 15, 16, 13], &[]);
+    }
+
+    #[test]
+    fn reapd_its_ancestors_its_children_and_its_session_never_go_c36() {
+        let mut world = world();
+        world.add(13, 11, 800, 301);
+        joins(&world, &[10, 11], &[(13, "reapd's own session")]);
+        // The killer is inside the tree it kills.
+        world.row(800, |row| row.ppid = 10);
+        assert_eq!(world.membership(&[]).0, []);
+        let mut world = World::new();
+        world.judge(super::super::fixture::OWN, |_| {});
+        assert_eq!(world.membership(&[]).0, []);
+    }
+
+    #[test]
+    fn kernel_threads_and_corpses_are_nobody_c22() {
+        let mut world = world();
+        world.add(12, 11, 10, 102).row(12, |row| row.kernel = Kernel::Thread);
+        world.add(13, 11, 10, 103).row(13, |row| row.state = State::Zombie);
+        world.add(14, 11, 10, 104).row(14, |row| (row.state, row.threads) = (State::Zombie, 2));
+        joins(&world, &[10, 11, 14], &[(12, "kernel")]);
+    }
+
+    fn veto(says: Says) -> Evidence {
+        Evidence {
+            rule: "clients".to_owned(),
+            strength: Strength::Sign,
+            says,
+            why: String::new(),
+            cause: None,
+        }
+    }
+
+    #[test]
+    fn a_root_with_a_living_owner_by_another_policy_is_pruned_with_its_subtree() {
+        for change in [
+            |judgement: &mut Judgement| judgement.verdict = Verdict::Unknown,
+            |judgement: &mut Judgement| judgement.verdict = Verdict::Protected,
+            |judgement: &mut Judgement| judgement.vetoes = vec![veto(Says::Yes)],
+            |judgement: &mut Judgement| judgement.vetoes = vec![veto(Says::Unknown)],
+            |judgement: &mut Judgement| {
+                judgement.lookalike = Some(Lookalike::HeldBy(World::new().id(800)));
+            },
+            |judgement: &mut Judgement| {
+                let evidence = vec![Evidence { rule: OWNER_RULE.to_owned(), ..veto(Says::No) }];
+                judgement.lines =
+                    vec![LineFinding { line: 0, list: LineList::ReapWhen, says: Says::No, evidence }];
+            },
+        ] {
+            let mut world = world();
+            world.add(12, 11, 12, 102).add(13, 12, 10, 103).judge(12, |judgement| {
+                judgement.policy = "other".to_owned();
+                judgement.verdict = Verdict::Alive;
+                change(judgement);
+            });
+            joins(&world, &[10, 11], &[(12, "living owner by policy other"), (13, "its parent 12 is alive")]);
+            world.verdicts.judgements[1].policy = "planted".to_owned();
+            joins(&world, &[10, 11, 12, 13], &[]);
+        }
+    }
+
+    #[test]
+    fn a_helper_whose_only_owner_is_condemned_goes_with_it() {
+        let mut world = world();
+        let owner = world.id(11);
+        world.add(12, 11, 12, 102).judge(12, |judgement| {
+            judgement.policy = "other".to_owned();
+            judgement.verdict = Verdict::Alive;
+            judgement.vetoes = vec![veto(Says::No)];
+            judgement.lookalike = Some(Lookalike::HeldBy(owner));
+        });
+        joins(&world, &[10, 11, 12], &[]);
+    }
+
+    #[test]
+    fn what_is_missing_is_asked_for_everybody_at_once() {
+        let mut world = world();
+        world.add(12, 11, 12, 102).unasked(10).unasked(11).unasked(12);
+        let look = world.look();
+        let ground = Ground {
+            judgement: &world.verdicts.judgements[0],
+            verdicts: &world.verdicts,
+            look: &look,
+            config: &world.config,
+            known: &[],
+        };
+        let (ten, eleven, twelve) = (world.id(10), world.id(11), world.id(12));
+        assert_eq!(
+            questions(&ground),
+            [
+                Question::Facts(ten),
+                Question::Facts(eleven),
+                Question::Facts(twelve),
+                Question::Sockets(twelve)
+            ]
+        );
+        assert_eq!(membership(&ground).members, []);
+        assert_eq!(adopters(&look, ten), [world.id(1)]);
+    }
+
+    #[test]
+    fn newborn_ones_pass_the_same_gates() {
+        let mut world = world();
+        world.add(12, 11, 12, 102).unasked(12);
+        let look = world.look();
+        let id = world.id(12);
+        let ground = Ground {
+            judgement: &world.verdicts.judgements[0],
+            verdicts: &world.verdicts,
+            look: &look,
+            config: &world.config,
+            known: &[],
+        };
+        let (facts, sockets) = (Ok(usual(id)), Ok(Sockets::default()));
+        let newborn = Newborn { id, sid: 10, tty: 0, name: b"x", facts: &facts, sockets: None };
+        assert_eq!(admit(&ground, &newborn, Joined::Descendant).unwrap().identity.id, id);
+        let alone = Newborn { sid: 12, ..newborn };
+        assert!(admit(&ground, &alone, Joined::Descendant).unwrap_err().contains("not asked"));
+        assert!(admit(&ground, &Newborn { sockets: Some(&sockets), ..alone }, Joined::Descendant).is_ok());
+        let strange = Ok(Facts { uid: Ok(Uid(0)), ..usual(id) });
+        assert!(admit(&ground, &Newborn { facts: &strange, ..newborn }, Joined::Descendant).is_err());
+        let own = Newborn { id: world.id(901), ..newborn };
+        assert!(admit(&ground, &own, Joined::Descendant).unwrap_err().contains("reapd's own"));
+    }
+}

@@ -15,13 +15,13 @@ use reapd::model::table::{Kernel, Row, State, Table, plain_row};
 use rustix::time::{ClockId, clock_gettime};
 
 /// Returns the boot clock.
-pub fn now() -> Moment {
+pub(crate) fn now() -> Moment {
     let time = clock_gettime(ClockId::Boottime);
     Moment(u64::try_from(time.tv_sec).unwrap() * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap())
 }
 
 /// Returns every process number.
-pub fn pids() -> Vec<Pid> {
+pub(crate) fn pids() -> Vec<Pid> {
     std::fs::read_dir("/proc")
         .unwrap()
         .filter_map(|entry| Pid::new(entry.ok()?.file_name().to_str()?.parse().ok()?))
@@ -29,7 +29,7 @@ pub fn pids() -> Vec<Pid> {
 }
 
 /// Returns one row, if the process is there.
-pub fn row(pid: Pid) -> Option<Row> {
+pub(crate) fn row(pid: Pid) -> Option<Row> {
     let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
     let (open, close) = (stat.find_byte(b'(')?, stat.rfind_byte(b')')?);
     let fields: Vec<&str> = std::str::from_utf8(&stat[close + 2..]).ok()?.split_ascii_whitespace().collect();
@@ -57,12 +57,12 @@ pub fn row(pid: Pid) -> Option<Row> {
 }
 
 /// Returns a fresh look that has asked nothing, as from a reapd that runs here.
-pub fn look() -> Look {
+pub(crate) fn look() -> Look {
     look_of(pids().into_iter().filter_map(row).collect())
 }
 
 /// Returns a look at these rows alone.
-pub fn look_of(rows: Vec<Row>) -> Look {
+pub(crate) fn look_of(rows: Vec<Row>) -> Look {
     let own = Pid::new(i32::try_from(std::process::id()).unwrap()).unwrap();
     let table = Table::new(rows);
     let mut look = Look::new(Snapshot {
@@ -86,7 +86,7 @@ pub fn look_of(rows: Vec<Row>) -> Look {
 }
 
 /// Answers questions for facts and sockets.
-pub fn answer(look: &mut Look, questions: Vec<Question>) {
+pub(crate) fn answer(look: &mut Look, questions: Vec<Question>) {
     for question in questions {
         let answer = match &question {
             Question::Facts(id) => facts(*id).map(|facts| Answer::Facts(Box::new(facts))),
@@ -98,7 +98,7 @@ pub fn answer(look: &mut Look, questions: Vec<Question>) {
 }
 
 /// Returns the facts that an identity and the gates need.
-pub fn facts(id: ProcessId) -> Known<Facts> {
+pub(crate) fn facts(id: ProcessId) -> Known<Facts> {
     let gone = || Unknown::new(Reason::Vanished, "facts");
     let path = |name: &str| format!("/proc/{}/{name}", id.pid);
     let unique = rustix::process::Pid::from_raw(id.pid.number())
@@ -144,7 +144,7 @@ pub fn facts(id: ProcessId) -> Known<Facts> {
 }
 
 /// Returns the TCP listeners of a process.
-pub fn sockets(pid: Pid) -> Known<Sockets> {
+pub(crate) fn sockets(pid: Pid) -> Known<Sockets> {
     let denied = |_| Unknown::new(Reason::Denied, "sockets");
     let table = std::fs::read_to_string(format!("/proc/{pid}/net/tcp")).map_err(denied)?;
     let listening: BTreeMap<u64, &str> = table

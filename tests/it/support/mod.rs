@@ -1,5 +1,5 @@
 //! What tests with real processes share: trees that are marked and cleaned up, and a small reader of `/proc`.
 
-pub mod look;
-pub mod stage;
-pub mod tree;
+pub(crate) mod look;
+pub(crate) mod stage;
+pub(crate) mod tree;

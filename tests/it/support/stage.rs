@@ -22,11 +22,11 @@ use super::look::{self, answer};
 use super::tree::MARK;
 
 /// What a test can do between two steps of the driver.
-pub type Hook<'a> = Box<dyn FnMut(&Point) + 'a>;
+pub(crate) type Hook<'a> = Box<dyn FnMut(&Point) + 'a>;
 
 /// The points at which a test may act.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Point {
+pub(crate) enum Point {
     /// Right before the first signal.
     Recheck,
     /// The clock was read.
@@ -34,17 +34,17 @@ pub enum Point {
 }
 
 /// One or more marked trees, judged orphans.
-pub struct Stage<'a> {
-    pub verdicts: Verdicts,
-    pub config: Config,
-    pub refusal: Option<String>,
-    pub journal: Result<Vec<String>, String>,
+pub(crate) struct Stage<'a> {
+    pub(crate) verdicts: Verdicts,
+    pub(crate) config: Config,
+    pub(crate) refusal: Option<String>,
+    pub(crate) journal: Result<Vec<String>, String>,
     hook: Hook<'a>,
 }
 
 impl<'a> Stage<'a> {
     /// Returns a stage with these roots condemned; only processes that bear the mark may join.
-    pub fn new(nonce: &str, roots: &[Pid], ladder: &[(Signal, u64)]) -> Stage<'a> {
+    pub(crate) fn new(nonce: &str, roots: &[Pid], ladder: &[(Signal, u64)]) -> Stage<'a> {
         let mut config = config(ladder);
         config.scope = AdmitEnv::Marked { name: BString::from(MARK), value: BString::from(nonce) };
         let mut look = look::look();
@@ -62,13 +62,13 @@ impl<'a> Stage<'a> {
     }
 
     /// Runs `hook` at each point.
-    pub fn with_hook(mut self, hook: impl FnMut(&Point) + 'a) -> Stage<'a> {
+    pub(crate) fn with_hook(mut self, hook: impl FnMut(&Point) + 'a) -> Stage<'a> {
         self.hook = Box::new(hook);
         self
     }
 
     /// Plans from a fresh look.
-    pub fn plan(&self) -> Plan {
+    pub(crate) fn plan(&self) -> Plan {
         let asked = Asked { pace: Pace::Unpaced, ..Asked::default() };
         let mut look = look::look();
         loop {
@@ -81,12 +81,12 @@ impl<'a> Stage<'a> {
     }
 
     /// Carries a plan out.
-    pub fn carry_out(&mut self, plan: &Plan) -> Vec<Report> {
+    pub(crate) fn carry_out(&mut self, plan: &Plan) -> Vec<Report> {
         carry_out(plan, self)
     }
 
     /// Plans and carries out; the only tree's report.
-    pub fn run(&mut self) -> Report {
+    pub(crate) fn run(&mut self) -> Report {
         let plan = self.plan();
         assert_eq!(plan.waiting, [], "nothing waits");
         self.carry_out(&plan).remove(0)
@@ -156,7 +156,7 @@ impl Scene for Stage<'_> {
 }
 
 /// Returns a tree judged an orphan.
-pub fn judgement(look: &Look, root: ProcessId) -> Judgement {
+pub(crate) fn judgement(look: &Look, root: ProcessId) -> Judgement {
     let identity = look
         .facts(root)
         .expect("asked")
@@ -206,9 +206,9 @@ fn config(ladder: &[(Signal, u64)]) -> Config {
 }
 
 /// The outcome of each member, by number.
-pub fn by_pid(report: &Report) -> BTreeMap<Pid, &reapd::model::outcome::MemberOutcome> {
+pub(crate) fn by_pid(report: &Report) -> BTreeMap<Pid, &reapd::model::outcome::MemberOutcome> {
     report.members.iter().map(|member| (member.id.pid, member)).collect()
 }
 
 /// A user that nobody is.
-pub const NOBODY: Uid = Uid(65_534);
+pub(crate) const NOBODY: Uid = Uid(65_534);

@@ -11,40 +11,40 @@ use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use super::look;
 
 /// The variable that marks what a test started.
-pub const MARK: &str = "REAPD_TEST_TREE";
+pub(crate) const MARK: &str = "REAPD_TEST_TREE";
 
 /// A planted tree: an orphan that leads its own session. Whatever bears its mark is killed when it is dropped.
-pub struct Tree {
-    pub root: Pid,
-    pub nonce: String,
+pub(crate) struct Tree {
+    pub(crate) root: Pid,
+    pub(crate) nonce: String,
 }
 
 impl Tree {
     /// Starts `sh -c script` as an orphan that leads its own session.
-    pub fn plant(script: &str) -> Tree {
+    pub(crate) fn plant(script: &str) -> Tree {
         Tree::plant_with(script, &[])
     }
 
     /// The same, with further arguments `$1`, `$2`, ….
-    pub fn plant_with(script: &str, args: &[&str]) -> Tree {
+    pub(crate) fn plant_with(script: &str, args: &[&str]) -> Tree {
         let nonce = nonce();
         let root = start(&nonce, script, args);
         Tree { root, nonce }
     }
 
     /// Returns the live processes that bear the mark.
-    pub fn alive(&self) -> BTreeSet<Pid> {
+    pub(crate) fn alive(&self) -> BTreeSet<Pid> {
         marked(&self.nonce)
     }
 
     /// Waits until at least so many bear the mark.
-    pub fn wait_for(&self, count: usize) -> &Tree {
+    pub(crate) fn wait_for(&self, count: usize) -> &Tree {
         until(&format!("{count} processes"), || self.alive().len() >= count);
         self
     }
 
     /// Waits until the tree holds a live process with this command name, and returns its number.
-    pub fn find(&self, comm: &str) -> Pid {
+    pub(crate) fn find(&self, comm: &str) -> Pid {
         let mut found = None;
         until(comm, || {
             found = self
@@ -57,7 +57,7 @@ impl Tree {
     }
 
     /// Returns the live process whose command line holds this text.
-    pub fn find_by_argument(&self, text: &str) -> Pid {
+    pub(crate) fn find_by_argument(&self, text: &str) -> Pid {
         let mut found = None;
         until(text, || {
             found = self.alive().into_iter().find(|pid| {
@@ -86,7 +86,7 @@ impl Drop for Tree {
 }
 
 /// Starts an orphan `sh -c script` with a mark, in its own session.
-pub fn start(nonce: &str, script: &str, args: &[&str]) -> Pid {
+pub(crate) fn start(nonce: &str, script: &str, args: &[&str]) -> Pid {
     // In the background of a shell without job control nobody leads a group, so setsid(1) execs in place.
     let output = Command::new("sh")
         .args(["-c", "setsid sh -c \"$0\" sh \"$@\" >/dev/null 2>&1 </dev/null & echo $!", script])
@@ -102,27 +102,33 @@ pub fn start(nonce: &str, script: &str, args: &[&str]) -> Pid {
 }
 
 /// Returns a mark that nobody else bears.
-pub fn nonce() -> String {
+pub(crate) fn nonce() -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let nanos = std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos();
     format!("{}-{}-{nanos}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
 }
 
 /// Returns the live processes that bear a mark.
-pub fn marked(nonce: &str) -> BTreeSet<Pid> {
+pub(crate) fn marked(nonce: &str) -> BTreeSet<Pid> {
     look::pids()
         .into_iter()
         .filter(|pid| bears(*pid, nonce) && look::row(*pid).is_some_and(|row| !row.is_gone()))
         .collect()
 }
 
+/// Returns how many live `sleep` processes are in a session.
+pub(crate) fn in_session(leader: Pid) -> usize {
+    let is_in = |row: &reapd::model::table::Row| row.sid == leader.number() && row.name() == b"sleep";
+    look::pids().into_iter().filter_map(look::row).filter(is_in).count()
+}
+
 /// Says whether a process is there and not a dead zombie.
-pub fn is_alive(pid: Pid) -> bool {
+pub(crate) fn is_alive(pid: Pid) -> bool {
     look::row(pid).is_some_and(|row| !row.is_gone())
 }
 
 /// Waits for a condition; fails after half a minute.
-pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(30);
     while !holds() {
         assert!(Instant::now() < end, "waited in vain for {what}");
@@ -146,13 +152,13 @@ fn kill(pid: Pid, nonce: &str) {
 }
 
 /// Sends a signal to a process of a test's own.
-pub fn send(pid: Pid, signal: Signal) {
+pub(crate) fn send(pid: Pid, signal: Signal) {
     let raw = rustix::process::Pid::from_raw(pid.number()).unwrap();
     pidfd_send_signal(pidfd_open(raw, PidfdFlags::empty()).unwrap(), signal).unwrap();
 }
 
 /// Returns who adopts orphans here: process 1, or a subreaper above the tests.
-pub fn adopter() -> Pid {
+pub(crate) fn adopter() -> Pid {
     static ADOPTER: std::sync::OnceLock<Pid> = std::sync::OnceLock::new();
     *ADOPTER.get_or_init(|| {
         let nonce = nonce();
