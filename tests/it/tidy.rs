@@ -276,6 +276,44 @@ fn every_rule_is_registered_and_says_when_it_is_wrong() {
     assert_eq!(rule(&file("no_clients", &unsure), list).len(), 1);
 }
 
+// -- gates
+
+/// Returns the names in the last column of the list of gates that are neither a test nor a scenario.
+fn untested(gates: &str, tests: &BTreeSet<&str>) -> Vec<String> {
+    gates
+        .lines()
+        .filter(|line| line.starts_with("| ") && !line.starts_with("| gate") && !line.starts_with("| ---"))
+        .flat_map(|line| {
+            let last = line.trim_end_matches(" |").rsplit("| ").next().unwrap_or("");
+            let names: Vec<&str> = last.split('`').skip(1).step_by(2).collect();
+            let bare = names.is_empty().then(|| format!("no test: {line}"));
+            bare.into_iter().chain(
+                names.into_iter().filter(|name| !tests.contains(name)).map(|name| format!("no test {name}")),
+            )
+        })
+        .collect()
+}
+
+#[test]
+fn every_gate_has_a_test_that_is_there() {
+    let files = project();
+    let mut tests: BTreeSet<&str> = BTreeSet::new();
+    for file in &files {
+        if let Some(scenario) = file.path.strip_prefix("tests/scenarios/") {
+            tests.extend(scenario.split('/').next());
+        } else if file.path.ends_with(".rs") {
+            tests.extend(code(&file.text).filter_map(|(_, line)| line.trim().strip_prefix("fn ")).map(head));
+        }
+    }
+    let gates = files.iter().find(|file| file.path == "tests/gates.md").unwrap();
+    assert_eq!(untested(&gates.text, &tests), [] as [String; 0]);
+
+    let tests = BTreeSet::from(["kept_b01"]);
+    assert_eq!(untested("| gate | test |\n| --- | --- |\n| x | `kept_b01` |", &tests), [] as [String; 0]);
+    assert_eq!(untested("| x | `kept_b01`, `kept_b02` |", &tests), ["no test kept_b02"]);
+    assert_eq!(untested("| x | |", &tests).len(), 1);
+}
+
 // -- words
 
 fn empty_names(file: &File) -> Vec<String> {
