@@ -54,6 +54,10 @@ fn catches(law: fn(&File) -> Vec<String>, path: &str, right: &str, wrong: &str) 
     assert!(!law(&file(wrong)).is_empty(), "{path}: nothing found in {wrong}");
 }
 
+fn is_code(file: &File) -> bool {
+    Path::new(&file.path).extension().is_some_and(|extension| extension == "rs")
+}
+
 /// Returns the floor that a file belongs to.
 fn floor(path: &str) -> Option<&str> {
     let floor = path.strip_prefix("src/")?.split(['/', '.']).next()?;
@@ -171,7 +175,7 @@ fn pure_floors_have_no_clock_file_socket_or_environment() {
 // -- the shape of files
 
 fn opening(file: &File) -> Vec<String> {
-    let opened = !file.path.ends_with(".rs") || file.text.starts_with("//! ");
+    let opened = !is_code(file) || file.text.starts_with("//! ");
     if opened { Vec::new() } else { vec![format!("{}: does not open with //!", file.path)] }
 }
 
@@ -183,7 +187,7 @@ fn every_file_says_what_it_is_for() {
 
 fn length(file: &File) -> Vec<String> {
     let lines = above_tests(&file.text).lines().count();
-    if !file.path.starts_with("src/") || !file.path.ends_with(".rs") || lines <= LENGTH {
+    if !file.path.starts_with("src/") || !is_code(file) || lines <= LENGTH {
         return Vec::new();
     }
     vec![format!("{}: {lines} lines above its tests", file.path)]
@@ -301,7 +305,7 @@ fn every_gate_has_a_test_that_is_there() {
     for file in &files {
         if let Some(scenario) = file.path.strip_prefix("tests/scenarios/") {
             tests.extend(scenario.split('/').next());
-        } else if file.path.ends_with(".rs") {
+        } else if is_code(file) {
             tests.extend(code(&file.text).filter_map(|(_, line)| line.trim().strip_prefix("fn ")).map(head));
         }
     }
@@ -318,7 +322,7 @@ fn every_gate_has_a_test_that_is_there() {
 
 fn empty_names(file: &File) -> Vec<String> {
     const WORDS: [&str; 3] = ["manager", "helper", "util"];
-    if !file.path.ends_with(".rs") {
+    if !is_code(file) {
         return Vec::new();
     }
     let types = code(&file.text).filter_map(|(_, line)| {
@@ -348,7 +352,7 @@ fn promises(file: &File) -> Vec<String> {
         .flat_map(|(at, line)| words.iter().filter_map(move |word| Some((at, line.split_once(word)?.1))))
         .filter(|(_, rest)| {
             let number = rest.strip_prefix("(#").and_then(|rest| rest.split_once(')'));
-            !number.is_some_and(|(number, _)| number.parse::<u32>().is_ok())
+            number.is_none_or(|(number, _)| number.parse::<u32>().is_err())
         })
         .map(|(at, _)| format!("{}:{}: something to do, and no issue says so", file.path, at + 1))
         .collect()
