@@ -7,3 +7,5 @@ mod channels;
 mod config;
 #[cfg(target_os = "linux")]
 mod observe;
+mod support;
+mod teardown;
