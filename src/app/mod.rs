@@ -1,12 +1,24 @@
-//! Edge.
+//! Wires the stages: reads the command line and the clock, loops, prints, remembers. Edge.
 #![allow(clippy::disallowed_methods, reason = "an edge floor: clocks, files and sockets are its work")]
 
-pub mod teardown;
+pub mod cli;
+pub mod exit;
+pub mod journal;
+pub mod legible;
+pub mod lock;
+pub mod out;
+pub mod place;
+pub mod redact;
+pub mod resume;
+pub mod signals;
+pub mod state;
+pub mod trouble;
+pub mod words;
+
+#[cfg(test)]
+mod sample;
 
 /// Runs.
 pub fn main() -> std::process::ExitCode {
-    if std::env::args_os().nth(1).is_some_and(|argument| argument == "aside") {
-        return crate::observe::aside_main();
-    }
     std::process::ExitCode::SUCCESS
 }

@@ -1,0 +1,79 @@
+//! Judgements and teardowns for the tests of this floor.
+
+use std::time::Duration;
+
+use crate::model::evidence::{Evidence, Says};
+use crate::model::id::{BootId, FileId, Identity, Pid, ProcessId, Start, Uid};
+use crate::model::moment::Moment;
+use crate::model::plan::{Joined, Ladder, Member, Rung, Signal, Teardown};
+use crate::model::rule::Strength;
+use crate::model::verdict::{Judgement, LineFinding, LineList, Mode, Verdict};
+
+/// Returns the process with this number.
+pub(super) fn process(pid: i32) -> ProcessId {
+    ProcessId { pid: Pid::new(pid).unwrap(), start: Start(u64::from(pid.unsigned_abs()) * 10) }
+}
+
+/// Returns its whole identity in the boot "b".
+pub(super) fn identity(pid: i32) -> Identity {
+    Identity {
+        boot: BootId("b".into()),
+        id: process(pid),
+        uid: Uid(1000),
+        exe: Some(FileId { dev: 1, ino: 2 }),
+        unique: None,
+    }
+}
+
+/// Returns a tree of two processes that is proven once by `cwd-gone`.
+pub(super) fn judgement(pid: i32, policy: &str) -> Judgement {
+    Judgement {
+        root: process(pid),
+        identity: Ok(identity(pid)),
+        uid: Uid(1000),
+        policy: policy.to_owned(),
+        mode: Mode::Reap,
+        argv: ["node", "broker.mjs", "serve", "--cwd", "/home/ana/w"].map(Into::into).to_vec(),
+        captures: vec![("workspace".into(), "/home/ana/w".into())],
+        verdict: Verdict::Suspect { since: Moment(1), looks: 1 },
+        because: "its workspace was deleted".into(),
+        lines: vec![LineFinding {
+            line: 0,
+            list: LineList::ReapWhen,
+            says: Says::Yes,
+            evidence: vec![Evidence {
+                rule: "cwd-gone".into(),
+                strength: Strength::Proof,
+                says: Says::Yes,
+                why: "/home/ana/w: deleted (held directory has 0 links)".into(),
+                cause: None,
+            }],
+        }],
+        vetoes: vec![Evidence {
+            rule: "clients".into(),
+            strength: Strength::Sign,
+            says: Says::No,
+            why: "none on /tmp/broker.sock".into(),
+            cause: None,
+        }],
+        tree: vec![process(pid), process(pid + 1)],
+        resident: 812_000_000,
+        began: Moment(0),
+        causes: Vec::new(),
+        lookalike: None,
+    }
+}
+
+/// Returns the teardown of that tree.
+pub(super) fn teardown(pid: i32, policy: &str) -> Teardown {
+    let member = |pid, joined| Member { identity: identity(pid), joined, name: "node".into() };
+    Teardown {
+        judgement: Judgement { verdict: Verdict::Orphaned { since: Moment(1) }, ..judgement(pid, policy) },
+        members: vec![member(pid, Joined::Root), member(pid + 1, Joined::Descendant)],
+        spared: Vec::new(),
+        ladder: Ladder(vec![
+            Rung { signal: Signal::Term, grace: Duration::from_secs(5) },
+            Rung { signal: Signal::Kill, grace: Duration::from_secs(3) },
+        ]),
+    }
+}
