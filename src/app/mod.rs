@@ -6,6 +6,8 @@ pub mod exit;
 pub mod journal;
 pub mod legible;
 pub mod lock;
+pub mod look;
+pub mod memory;
 pub mod out;
 pub mod place;
 pub mod redact;

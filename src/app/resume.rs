@@ -64,31 +64,11 @@ mod tests {
     use super::*;
     use crate::app::journal::entry::{By, Entry, Event, VERSION};
     use crate::app::sample;
-    use crate::model::id::{BootId, Pid, Uid};
-    use crate::model::look::{Own, Scope};
-    use crate::model::moment::{Clocks, Moment};
-    use crate::model::table::{Table, plain_row};
+    use crate::model::id::BootId;
+    use crate::model::moment::Moment;
 
     fn snapshot(boot: &str, alive: &[ProcessId]) -> Snapshot {
-        Snapshot {
-            boot: BootId(boot.into()),
-            began: Clocks { boot: Moment(9), monotonic: 9, wall: 9 },
-            table: Table::new(alive.iter().map(|id| plain_row(id.pid, 1, id.start)).collect()),
-            arguments: Vec::new(),
-            own: Own {
-                pid: Pid::INIT,
-                uid: Uid(1000),
-                sid: 0,
-                namespaces: Err(crate::model::known::Unknown::new(
-                    crate::model::known::Reason::NotAsked,
-                    "x",
-                )),
-                home: None,
-                scope: Scope::User,
-            },
-            configured: Vec::new(),
-            gaps: Vec::new(),
-        }
+        Snapshot { boot: BootId(boot.into()), ..sample::snapshot(alive) }
     }
 
     fn entry(event: Event) -> Entry {

@@ -4,9 +4,12 @@ use std::time::Duration;
 
 use crate::model::evidence::{Evidence, Says};
 use crate::model::id::{BootId, FileId, Identity, Pid, ProcessId, Start, Uid};
-use crate::model::moment::Moment;
+use crate::model::known::{Reason, Unknown};
+use crate::model::look::{Own, Scope, Snapshot};
+use crate::model::moment::{Clocks, Moment};
 use crate::model::plan::{Joined, Ladder, Member, Rung, Signal, Teardown};
 use crate::model::rule::Strength;
+use crate::model::table::{Table, plain_row};
 use crate::model::verdict::{Judgement, LineFinding, LineList, Mode, Verdict};
 
 /// Returns the process with this number.
@@ -75,5 +78,26 @@ pub(super) fn teardown(pid: i32, policy: &str) -> Teardown {
             Rung { signal: Signal::Term, grace: Duration::from_secs(5) },
             Rung { signal: Signal::Kill, grace: Duration::from_secs(3) },
         ]),
+    }
+}
+
+/// Returns a machine of the boot "b" on which only these live, four days after the boot.
+pub(super) fn snapshot(alive: &[ProcessId]) -> Snapshot {
+    let now = Duration::from_hours(96);
+    Snapshot {
+        boot: BootId("b".into()),
+        began: Clocks { boot: Moment(0).plus(now), monotonic: Moment(0).plus(now).0, wall: 1_773_500_966_000 },
+        table: Table::new(alive.iter().map(|id| plain_row(id.pid, 1, id.start)).collect()),
+        arguments: Vec::new(),
+        own: Own {
+            pid: Pid::INIT,
+            uid: Uid(1000),
+            sid: 0,
+            namespaces: Err(Unknown::new(Reason::NotAsked, "namespaces")),
+            home: None,
+            scope: Scope::User,
+        },
+        configured: Vec::new(),
+        gaps: Vec::new(),
     }
 }

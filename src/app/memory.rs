@@ -1,0 +1,229 @@
+//! What is remembered between runs: the ledger of what was seen, what a person keeps, and what a person released.
+
+use bstr::ByteSlice as _;
+use serde::{Deserialize, Serialize};
+
+use super::state::{State, StateError};
+use crate::judge::ledger::Ledger;
+use crate::model::evidence::Cause;
+use crate::model::id::{BootId, ProcessId};
+use crate::model::keep::{KeepMark, Kept};
+
+const LEDGER: &str = "ledger.json";
+const KEEP: &str = "keep.json";
+const RELEASED: &str = "released.json";
+const VERSION: u32 = 1;
+
+#[derive(Serialize, Deserialize)]
+struct LedgerFile<L> {
+    v: u32,
+    boot: BootId,
+    ledger: L,
+}
+
+/// Returns the ledger of this boot, and what a person should know when there is none to go on with.
+///
+/// Starting anew only costs looks: what is in no ledger is seen for the first time.
+pub fn ledger(state: &State, boot: &BootId) -> Result<(Ledger, Option<String>), StateError> {
+    let Some(content) = state.read(LEDGER)? else { return Ok((Ledger::default(), None)) };
+    let why = match serde_json::from_slice::<LedgerFile<Ledger>>(&content) {
+        Ok(file) if file.v != VERSION => "is of another version",
+        Ok(file) if file.boot != *boot => return Ok((Ledger::default(), Some(rebooted()))),
+        Ok(file) => return Ok((file.ledger, None)),
+        Err(_) => "cannot be read",
+    };
+    let said = format!("the ledger {why}; starting anew, the old one is {LEDGER}.bad");
+    Ok((Ledger::default(), Some(said)))
+}
+
+fn rebooted() -> String {
+    "the machine was restarted since the last sweep: everything is seen for the first time".to_owned()
+}
+
+/// Sets an unreadable ledger aside, so that the next one does not overwrite what somebody may want to look at.
+pub fn keep_bad_ledger(state: &State) -> Result<(), StateError> {
+    state.rename(LEDGER, &format!("{LEDGER}.bad"))
+}
+
+/// Says whether the ledger on the disk is one that [`ledger`] cannot go on with for good.
+pub fn is_bad(said: &str) -> bool {
+    said.contains(".bad")
+}
+
+/// Writes the ledger.
+pub fn save_ledger(state: &State, boot: &BootId, ledger: &Ledger) -> Result<(), StateError> {
+    write(state, LEDGER, &LedgerFile { v: VERSION, boot: boot.clone(), ledger })
+}
+
+#[derive(Default, Serialize, Deserialize)]
+struct KeepFile {
+    v: u32,
+    marks: Vec<KeepMark>,
+}
+
+/// Returns every keep mark. A list that cannot be read is an error: its marks protect somebody.
+pub fn marks(state: &State) -> Result<Vec<KeepMark>, StateError> {
+    Ok(read::<KeepFile>(state, KEEP)?.unwrap_or_default().marks)
+}
+
+/// Returns the marks that still hold.
+pub fn valid_marks(marks: Vec<KeepMark>, boot: &BootId, wall: u64) -> Vec<KeepMark> {
+    marks.into_iter().filter(|mark| holds(mark, boot, wall)).collect()
+}
+
+/// Says whether a mark still holds.
+pub fn holds(mark: &KeepMark, boot: &BootId, wall: u64) -> bool {
+    let in_time = mark.until.is_none_or(|until| wall < until);
+    let here = match &mark.what {
+        Kept::Process { boot: seen, .. } => seen == boot,
+        Kept::Directory { .. } => true,
+    };
+    in_time && here
+}
+
+/// Changes the keep list, alone.
+pub fn change_marks(state: &State, change: impl FnOnce(&mut Vec<KeepMark>)) -> Result<(), StateError> {
+    let _alone = state.exclusive()?;
+    let mut marks = marks(state)?;
+    change(&mut marks);
+    // Bytes as text, as far as they are text, for whoever looks into the file.
+    let mut json = serde_json::to_value(KeepFile { v: VERSION, marks })
+        .map_err(|source| StateError::Encode { name: KEEP.to_owned(), source })?;
+    for mark in json["marks"].as_array_mut().into_iter().flatten() {
+        if let Some(path) = mark.pointer_mut("/what/directory/path") {
+            let bytes = serde_json::from_value::<Vec<u8>>(path.clone()).unwrap_or_default();
+            if let Ok(text) = bytes.to_str() {
+                *path = text.into();
+            }
+        }
+    }
+    write(state, KEEP, &json)
+}
+
+/// What a person released for the next sweep.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Release {
+    /// Everything that hangs on this cause.
+    Cause(Cause),
+    /// One tree, by its root.
+    Tree(ProcessId),
+}
+
+#[derive(Default, Serialize, Deserialize)]
+struct ReleaseFile {
+    v: u32,
+    boot: Option<BootId>,
+    released: Vec<Release>,
+}
+
+/// Returns what was released in this boot and not swept since.
+pub fn released(state: &State, boot: &BootId) -> Result<Vec<Release>, StateError> {
+    let file = read::<ReleaseFile>(state, RELEASED)?.unwrap_or_default();
+    Ok(if file.boot.as_ref() == Some(boot) { file.released } else { Vec::new() })
+}
+
+/// Adds a release for the next sweep.
+pub fn release(state: &State, boot: &BootId, what: Release) -> Result<(), StateError> {
+    let _alone = state.exclusive()?;
+    let mut released = released(state, boot)?;
+    if !released.contains(&what) {
+        released.push(what);
+    }
+    write(state, RELEASED, &ReleaseFile { v: VERSION, boot: Some(boot.clone()), released })
+}
+
+/// Forgets these releases: a sweep has used them. One that came meanwhile stays for the next.
+pub fn use_up(state: &State, boot: &BootId, used: &[Release]) -> Result<(), StateError> {
+    if used.is_empty() {
+        return Ok(());
+    }
+    let _alone = state.exclusive()?;
+    let mut released = released(state, boot)?;
+    released.retain(|release| !used.contains(release));
+    write(state, RELEASED, &ReleaseFile { v: VERSION, boot: Some(boot.clone()), released })
+}
+
+fn read<T: for<'a> Deserialize<'a>>(state: &State, name: &str) -> Result<Option<T>, StateError> {
+    let Some(content) = state.read(name)? else { return Ok(None) };
+    serde_json::from_slice(&content).map(Some).map_err(|source| StateError::Io {
+        doing: "cannot understand",
+        path: state.path_of(name),
+        source: source.into(),
+    })
+}
+
+fn write<T: Serialize>(state: &State, name: &str, value: &T) -> Result<(), StateError> {
+    let mut content = serde_json::to_vec(value)
+        .map_err(|source| StateError::Encode { name: name.to_owned(), source })?;
+    content.push(b'\n');
+    state.write(name, &content)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::sample;
+
+    fn state() -> (tempfile::TempDir, State) {
+        let base = tempfile::tempdir().unwrap();
+        let state = State::open(&base.path().join("s")).unwrap();
+        (base, state)
+    }
+
+    fn boot(name: &str) -> BootId {
+        BootId(name.into())
+    }
+
+    #[test]
+    fn the_ledger_of_another_boot_or_of_nobody_starts_anew() {
+        let (_base, state) = state();
+        save_ledger(&state, &boot("a"), &Ledger::default()).unwrap();
+        assert_eq!(ledger(&state, &boot("a")).unwrap().1, None);
+        let said = ledger(&state, &boot("b")).unwrap().1.unwrap();
+        assert!(!is_bad(&said), "{said}");
+        for bad in ["{", "{\"v\":9,\"boot\":\"a\",\"ledger\":{}}"] {
+            state.write(LEDGER, bad.as_bytes()).unwrap();
+            let said = ledger(&state, &boot("a")).unwrap().1.unwrap();
+            assert!(is_bad(&said), "{bad}: {said}");
+        }
+    }
+
+    fn directory(path: &[u8]) -> KeepMark {
+        KeepMark { what: Kept::Directory { path: path.into() }, until: None, set: 0, note: None }
+    }
+
+    #[test]
+    fn keep_marks_come_back_as_they_were_and_a_broken_list_is_no_empty_one() {
+        let (base, state) = state();
+        let all = [directory(b"/a"), directory(b"/\xff")];
+        change_marks(&state, |marks| marks.extend(all.clone())).unwrap();
+        assert_eq!(marks(&state).unwrap(), all);
+        let text = std::fs::read_to_string(base.path().join("s/keep.json")).unwrap();
+        assert!(text.contains("\"/a\""), "{text}");
+        state.write(KEEP, b"{").unwrap();
+        assert!(marks(&state).is_err());
+    }
+
+    #[test]
+    fn marks_end_with_their_time_and_their_boot() {
+        let process = Kept::Process { boot: boot("a"), id: sample::process(5), name: "x".into() };
+        let mark = KeepMark { what: process, until: Some(10), set: 0, note: None };
+        assert!(holds(&mark, &boot("a"), 9));
+        assert!(!holds(&mark, &boot("a"), 10));
+        assert!(!holds(&mark, &boot("b"), 9));
+        assert!(holds(&directory(b"/a"), &boot("b"), u64::MAX));
+    }
+
+    #[test]
+    fn a_release_is_used_up_once() {
+        let (_base, state) = state();
+        let one = Release::Tree(sample::process(5));
+        let two = Release::Cause(Cause::Mount("/mnt".into()));
+        release(&state, &boot("a"), one.clone()).unwrap();
+        release(&state, &boot("a"), two.clone()).unwrap();
+        assert!(released(&state, &boot("b")).unwrap().is_empty());
+        use_up(&state, &boot("a"), &[one]).unwrap();
+        assert_eq!(released(&state, &boot("a")).unwrap(), [two]);
+    }
+}
