@@ -154,8 +154,8 @@ fn read<T: for<'a> Deserialize<'a>>(state: &State, name: &str) -> Result<Option<
 }
 
 fn write<T: Serialize>(state: &State, name: &str, value: &T) -> Result<(), StateError> {
-    let mut content = serde_json::to_vec(value)
-        .map_err(|source| StateError::Encode { name: name.to_owned(), source })?;
+    let mut content =
+        serde_json::to_vec(value).map_err(|source| StateError::Encode { name: name.to_owned(), source })?;
     content.push(b'\n');
     state.write(name, &content)
 }

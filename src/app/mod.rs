@@ -11,6 +11,7 @@ pub mod memory;
 pub mod out;
 pub mod place;
 pub mod redact;
+pub mod report;
 pub mod resume;
 pub mod signals;
 pub mod state;

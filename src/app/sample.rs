@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::config::policy::{AdmitEnv, Config, Confirm, Detached, Keep, Limits, Origin, Policy, ProofNeed};
 use crate::model::evidence::{Evidence, Says};
 use crate::model::id::{BootId, FileId, Identity, Pid, ProcessId, Start, Uid};
 use crate::model::known::{Reason, Unknown};
@@ -86,7 +87,11 @@ pub(super) fn snapshot(alive: &[ProcessId]) -> Snapshot {
     let now = Duration::from_hours(96);
     Snapshot {
         boot: BootId("b".into()),
-        began: Clocks { boot: Moment(0).plus(now), monotonic: Moment(0).plus(now).0, wall: 1_773_500_966_000 },
+        began: Clocks {
+            boot: Moment(0).plus(now),
+            monotonic: Moment(0).plus(now).0,
+            wall: 1_773_500_966_000,
+        },
         table: Table::new(alive.iter().map(|id| plain_row(id.pid, 1, id.start)).collect()),
         arguments: Vec::new(),
         own: Own {
@@ -99,5 +104,42 @@ pub(super) fn snapshot(alive: &[ProcessId]) -> Snapshot {
         },
         configured: Vec::new(),
         gaps: Vec::new(),
+    }
+}
+
+/// Returns the configuration that is in force without a file, with no policy.
+pub(super) fn config() -> Config {
+    Config {
+        mode: Mode::Reap,
+        confirm: Confirm {
+            looks: 2,
+            apart: Duration::from_secs(10),
+            min_age: Duration::from_mins(1),
+            probe_timeout: Duration::from_secs(2),
+        },
+        limits: Limits { trees_per_sweep: 20, processes_per_tree: 500, same_cause: 5 },
+        ladder: Ladder(Vec::new()),
+        keep: Keep::default(),
+        scope: AdmitEnv::Everybody,
+        journal: super::journal::USUAL,
+        policies: Vec::new(),
+    }
+}
+
+/// Returns a policy that matches nobody.
+pub(super) fn policy(name: &str) -> Policy {
+    Policy {
+        name: name.to_owned(),
+        origin: Origin::Builtin,
+        about: "servers of the samples".into(),
+        mode: Mode::Reap,
+        matches: Vec::new(),
+        captures: std::collections::BTreeMap::new(),
+        reap_when: Vec::new(),
+        spare_when: Vec::new(),
+        proof: ProofNeed::Required,
+        ladder: Ladder(Vec::new()),
+        private_listeners: Vec::new(),
+        detached: Detached::Spare,
     }
 }
