@@ -15,6 +15,7 @@ pub mod report;
 pub mod resume;
 pub mod signals;
 pub mod state;
+pub mod teardown;
 pub mod trouble;
 pub mod words;
 
