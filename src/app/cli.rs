@@ -107,9 +107,9 @@ pub struct Sweep {
     /// Do not ask.
     #[arg(long)]
     pub yes: bool,
-    /// Only what this policy finds; may be given several times.
+    /// Only what this policy finds.
     #[arg(long, value_name = "NAME")]
-    pub policy: Vec<String>,
+    pub policy: Option<String>,
     /// Exit with 1 when orphans were found.
     #[arg(long)]
     pub exit_code: bool,

@@ -5,17 +5,21 @@ use std::time::{Duration, Instant};
 
 use bstr::BString;
 
+use super::memory;
 use super::trouble::Trouble;
 use crate::config::policy::{AdmitEnv, Capture, Config};
-use crate::judge::ledger::Ledger;
-use crate::judge::{self, Candidates};
+use crate::judge::ledger::Begun;
+use crate::judge::{self, Candidates, Ledger, Notes};
 use crate::model::id::ProcessId;
 use crate::model::keep::KeepMark;
 use crate::model::known::{Known, Reason, Unknown};
 use crate::model::look::{Look, Snapshot};
+use crate::model::moment::Clocks;
+use crate::model::plan::Plan;
 use crate::model::question::{Answer, Question};
-use crate::model::verdict::{Verdict, Verdicts};
-use crate::observe::Observer;
+use crate::model::verdict::{Judgement, Verdict, Verdicts};
+use crate::observe::{self, Observer};
+use crate::plan::{self, Asked};
 
 /// Rules ask in turns, each resting on the answers before: facts, then channels, then holders, then their facts.
 /// Some turns more than the longest such chain; what is then still open counts as unknown.
@@ -27,6 +31,8 @@ pub trait Eyes {
     fn table(&mut self) -> Result<Snapshot, Trouble>;
     /// Answers questions.
     fn answer(&mut self, snapshot: &Snapshot, questions: &[Question]) -> Vec<(Question, Known<Answer>)>;
+    /// Reads the clocks.
+    fn clocks(&mut self) -> Clocks;
     /// Holds these processes, so that later reads and signals are theirs and nobody else's.
     fn pin(&mut self, ids: &[ProcessId]);
 }
@@ -38,6 +44,10 @@ impl Eyes for Observer {
 
     fn answer(&mut self, snapshot: &Snapshot, questions: &[Question]) -> Vec<(Question, Known<Answer>)> {
         Observer::answer(self, snapshot, questions)
+    }
+
+    fn clocks(&mut self) -> Clocks {
+        observe::clocks()
     }
 
     fn pin(&mut self, ids: &[ProcessId]) {
@@ -54,34 +64,74 @@ pub struct Sight {
     pub candidates: Candidates,
     /// What was judged.
     pub verdicts: Verdicts,
+    /// What the ledger is to remember of it.
+    pub notes: Notes,
+    /// What the ledger made of the time since the look before.
+    pub begun: Begun,
     /// How long it took.
     pub took: Duration,
 }
 
-/// Takes one look and judges it. Remembers nothing: that is for the caller, since a dry run must not.
+impl Sight {
+    /// Has the ledger remember this look.
+    pub fn remember(&self, ledger: &mut Ledger) {
+        ledger.remember(&self.look, &self.candidates, &self.verdicts, &self.notes);
+    }
+}
+
+/// Takes one look and judges it. The ledger is only made ready; what is to be remembered is for the caller to say.
 pub fn take(
     eyes: &mut dyn Eyes,
     config: &Config,
-    ledger: &Ledger,
+    ledger: &mut Ledger,
     marks: &[KeepMark],
 ) -> Result<Sight, Trouble> {
-    let begun = Instant::now();
+    let started = Instant::now();
     let mut look = Look::new(eyes.table()?);
-    look.marks = marks.to_vec();
+    look.marks = memory::valid_marks(marks, &look.snapshot.boot, look.snapshot.began.wall);
+    let begun = ledger.begin(&look, &config.confirm);
     let candidates = judge::candidates(&look, config);
     gather(eyes, &mut look, |look| judge::questions(look, config, &candidates, ledger));
-    let verdicts = judge::judge(&look, config, &candidates, ledger);
-    // Held from the first look that suspects them, so that the signal goes to whom the verdict was about.
-    let suspects: Vec<ProcessId> = verdicts
+    let (verdicts, notes) = judge::judge(&look, config, &candidates, ledger);
+    Ok(Sight { look, candidates, verdicts, notes, begun, took: started.elapsed() })
+}
+
+/// Holds everybody of a suspected tree, from the first look that suspects them: later reads and the signal are then
+/// about whom the verdict was about.
+pub fn hold_suspects(eyes: &mut dyn Eyes, verdicts: &Verdicts) {
+    let suspected = |judgement: &&Judgement| {
+        matches!(judgement.verdict, Verdict::Suspect { .. } | Verdict::Orphaned { .. })
+    };
+    let suspects: BTreeSet<ProcessId> = verdicts
         .judgements
         .iter()
-        .filter(|judgement| matches!(judgement.verdict, Verdict::Suspect { .. } | Verdict::Orphaned { .. }))
+        .filter(suspected)
         .flat_map(|judgement| judgement.tree.iter().copied())
         .collect();
-    if !suspects.is_empty() {
-        eyes.pin(&suspects);
+    eyes.pin(&suspects.into_iter().collect::<Vec<_>>());
+}
+
+/// Returns verdicts as they would be after enough further looks that agree: every suspect confirmed.
+pub fn foreseen(verdicts: &Verdicts) -> Verdicts {
+    let mut foreseen = verdicts.clone();
+    for judgement in &mut foreseen.judgements {
+        if let Verdict::Suspect { since, .. } = judgement.verdict {
+            judgement.verdict = Verdict::Orphaned { since };
+        }
     }
-    Ok(Sight { look, candidates, verdicts, took: begun.elapsed() })
+    foreseen
+}
+
+/// Plans, asking first what the plan needs to know.
+pub fn plan(
+    eyes: &mut dyn Eyes,
+    look: &mut Look,
+    verdicts: &Verdicts,
+    config: &Config,
+    asked: &Asked,
+) -> Plan {
+    gather(eyes, look, |look| plan::questions(verdicts, look, config, asked));
+    plan::plan(verdicts, look, config, asked)
 }
 
 /// Asks what `next` wants to know until it wants nothing more, or for as many turns as there may be.
@@ -103,9 +153,9 @@ pub fn gather(eyes: &mut dyn Eyes, look: &mut Look, mut next: impl FnMut(&Look) 
     }
 }
 
-/// Returns the variables that policies name: no other is ever read of anybody's environment.
-pub fn variables(config: &Config) -> Vec<BString> {
-    let mut names = BTreeSet::from([BString::from("REAPD_KEEP")]);
+/// Returns the variables that the configuration names: no other is ever read of anybody's environment.
+pub fn variables(config: &Config) -> BTreeSet<BString> {
+    let mut names = BTreeSet::new();
     if let AdmitEnv::Marked { name, .. } = &config.scope {
         names.insert(name.clone());
     }
@@ -114,7 +164,7 @@ pub fn variables(config: &Config) -> Vec<BString> {
             names.insert(name.as_str().into());
         }
     }
-    names.into_iter().collect()
+    names
 }
 
 #[cfg(test)]
@@ -139,6 +189,10 @@ mod tests {
             }
             let denied = || Err(Unknown::new(Reason::Denied, "x"));
             questions.iter().map(|question| (question.clone(), denied())).collect()
+        }
+
+        fn clocks(&mut self) -> Clocks {
+            sample::snapshot(&[]).began
         }
 
         fn pin(&mut self, _: &[ProcessId]) {}

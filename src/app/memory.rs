@@ -4,7 +4,7 @@ use bstr::ByteSlice as _;
 use serde::{Deserialize, Serialize};
 
 use super::state::{State, StateError};
-use crate::judge::ledger::Ledger;
+use crate::judge::Ledger;
 use crate::model::evidence::Cause;
 use crate::model::id::{BootId, ProcessId};
 use crate::model::keep::{KeepMark, Kept};
@@ -17,42 +17,41 @@ const VERSION: u32 = 1;
 #[derive(Serialize, Deserialize)]
 struct LedgerFile<L> {
     v: u32,
-    boot: BootId,
     ledger: L,
 }
 
-/// Returns the ledger of this boot, and what a person should know when there is none to go on with.
-///
-/// Starting anew only costs looks: what is in no ledger is seen for the first time.
-pub fn ledger(state: &State, boot: &BootId) -> Result<(Ledger, Option<String>), StateError> {
-    let Some(content) = state.read(LEDGER)? else { return Ok((Ledger::default(), None)) };
-    let why = match serde_json::from_slice::<LedgerFile<Ledger>>(&content) {
-        Ok(file) if file.v != VERSION => "is of another version",
-        Ok(file) if file.boot != *boot => return Ok((Ledger::default(), Some(rebooted()))),
-        Ok(file) => return Ok((file.ledger, None)),
-        Err(_) => "cannot be read",
-    };
-    let said = format!("the ledger {why}; starting anew, the old one is {LEDGER}.bad");
-    Ok((Ledger::default(), Some(said)))
+/// What there is of a ledger.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Remembered {
+    /// Nothing yet.
+    Nothing,
+    /// What was seen before. Whether it was in this boot, the ledger itself knows.
+    Ledger(Box<Ledger>),
+    /// Something that cannot be gone on with, for this reason.
+    Bad(&'static str),
 }
 
-fn rebooted() -> String {
-    "the machine was restarted since the last sweep: everything is seen for the first time".to_owned()
+/// Reads the ledger.
+pub fn ledger(state: &State) -> Result<Remembered, StateError> {
+    let Some(content) = state.read(LEDGER)? else { return Ok(Remembered::Nothing) };
+    Ok(match serde_json::from_slice::<LedgerFile<Ledger>>(&content) {
+        Ok(file) if file.v == VERSION => Remembered::Ledger(Box::new(file.ledger)),
+        Ok(_) => Remembered::Bad("is of another version"),
+        Err(_) => Remembered::Bad("cannot be read"),
+    })
 }
 
-/// Sets an unreadable ledger aside, so that the next one does not overwrite what somebody may want to look at.
-pub fn keep_bad_ledger(state: &State) -> Result<(), StateError> {
-    state.rename(LEDGER, &format!("{LEDGER}.bad"))
-}
-
-/// Says whether the ledger on the disk is one that [`ledger`] cannot go on with for good.
-pub fn is_bad(said: &str) -> bool {
-    said.contains(".bad")
+/// Sets a bad ledger aside, so that the next one does not overwrite what somebody may want to look at, and returns
+/// where it is now.
+pub fn set_ledger_aside(state: &State) -> Result<String, StateError> {
+    let aside = format!("{LEDGER}.bad");
+    state.rename(LEDGER, &aside)?;
+    Ok(aside)
 }
 
 /// Writes the ledger.
-pub fn save_ledger(state: &State, boot: &BootId, ledger: &Ledger) -> Result<(), StateError> {
-    write(state, LEDGER, &LedgerFile { v: VERSION, boot: boot.clone(), ledger })
+pub fn save_ledger(state: &State, ledger: &Ledger) -> Result<(), StateError> {
+    write(state, LEDGER, &LedgerFile { v: VERSION, ledger })
 }
 
 #[derive(Default, Serialize, Deserialize)]
@@ -67,8 +66,8 @@ pub fn marks(state: &State) -> Result<Vec<KeepMark>, StateError> {
 }
 
 /// Returns the marks that still hold.
-pub fn valid_marks(marks: Vec<KeepMark>, boot: &BootId, wall: u64) -> Vec<KeepMark> {
-    marks.into_iter().filter(|mark| holds(mark, boot, wall)).collect()
+pub fn valid_marks(marks: &[KeepMark], boot: &BootId, wall: u64) -> Vec<KeepMark> {
+    marks.iter().filter(|mark| holds(mark, boot, wall)).cloned().collect()
 }
 
 /// Says whether a mark still holds.
@@ -110,27 +109,34 @@ pub enum Release {
     Tree(ProcessId),
 }
 
-#[derive(Default, Serialize, Deserialize)]
-struct ReleaseFile {
+/// What was released and not swept since.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Releases {
     v: u32,
     boot: Option<BootId>,
     released: Vec<Release>,
 }
 
-/// Returns what was released in this boot and not swept since.
-pub fn released(state: &State, boot: &BootId) -> Result<Vec<Release>, StateError> {
-    let file = read::<ReleaseFile>(state, RELEASED)?.unwrap_or_default();
-    Ok(if file.boot.as_ref() == Some(boot) { file.released } else { Vec::new() })
+impl Releases {
+    /// Returns those of this boot.
+    pub fn of(self, boot: &BootId) -> Vec<Release> {
+        if self.boot.as_ref() == Some(boot) { self.released } else { Vec::new() }
+    }
+}
+
+/// Returns what was released and not swept since.
+pub fn releases(state: &State) -> Result<Releases, StateError> {
+    Ok(read::<Releases>(state, RELEASED)?.unwrap_or_default())
 }
 
 /// Adds a release for the next sweep.
 pub fn release(state: &State, boot: &BootId, what: Release) -> Result<(), StateError> {
     let _alone = state.exclusive()?;
-    let mut released = released(state, boot)?;
+    let mut released = releases(state)?.of(boot);
     if !released.contains(&what) {
         released.push(what);
     }
-    write(state, RELEASED, &ReleaseFile { v: VERSION, boot: Some(boot.clone()), released })
+    write(state, RELEASED, &Releases { v: VERSION, boot: Some(boot.clone()), released })
 }
 
 /// Forgets these releases: a sweep has used them. One that came meanwhile stays for the next.
@@ -139,9 +145,9 @@ pub fn use_up(state: &State, boot: &BootId, used: &[Release]) -> Result<(), Stat
         return Ok(());
     }
     let _alone = state.exclusive()?;
-    let mut released = released(state, boot)?;
+    let mut released = releases(state)?.of(boot);
     released.retain(|release| !used.contains(release));
-    write(state, RELEASED, &ReleaseFile { v: VERSION, boot: Some(boot.clone()), released })
+    write(state, RELEASED, &Releases { v: VERSION, boot: Some(boot.clone()), released })
 }
 
 fn read<T: for<'a> Deserialize<'a>>(state: &State, name: &str) -> Result<Option<T>, StateError> {
@@ -176,16 +182,17 @@ mod tests {
     }
 
     #[test]
-    fn the_ledger_of_another_boot_or_of_nobody_starts_anew() {
-        let (_base, state) = state();
-        save_ledger(&state, &boot("a"), &Ledger::default()).unwrap();
-        assert_eq!(ledger(&state, &boot("a")).unwrap().1, None);
-        let said = ledger(&state, &boot("b")).unwrap().1.unwrap();
-        assert!(!is_bad(&said), "{said}");
-        for bad in ["{", "{\"v\":9,\"boot\":\"a\",\"ledger\":{}}"] {
+    fn a_ledger_comes_back_and_a_bad_one_is_set_aside() {
+        let (base, state) = state();
+        assert_eq!(ledger(&state).unwrap(), Remembered::Nothing);
+        save_ledger(&state, &Ledger::default()).unwrap();
+        assert_eq!(ledger(&state).unwrap(), Remembered::Ledger(Box::default()));
+        for bad in ["{", "{\"v\":9,\"ledger\":{}}", ""] {
             state.write(LEDGER, bad.as_bytes()).unwrap();
-            let said = ledger(&state, &boot("a")).unwrap().1.unwrap();
-            assert!(is_bad(&said), "{bad}: {said}");
+            assert!(matches!(ledger(&state).unwrap(), Remembered::Bad(_)), "{bad}");
+            let aside = set_ledger_aside(&state).unwrap();
+            assert_eq!(std::fs::read_to_string(base.path().join("s").join(aside)).unwrap(), bad);
+            assert_eq!(ledger(&state).unwrap(), Remembered::Nothing);
         }
     }
 
@@ -222,8 +229,8 @@ mod tests {
         let two = Release::Cause(Cause::Mount("/mnt".into()));
         release(&state, &boot("a"), one.clone()).unwrap();
         release(&state, &boot("a"), two.clone()).unwrap();
-        assert!(released(&state, &boot("b")).unwrap().is_empty());
+        assert!(releases(&state).unwrap().of(&boot("b")).is_empty());
         use_up(&state, &boot("a"), &[one]).unwrap();
-        assert_eq!(released(&state, &boot("a")).unwrap(), [two]);
+        assert_eq!(releases(&state).unwrap().of(&boot("a")), [two]);
     }
 }

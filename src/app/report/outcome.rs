@@ -149,11 +149,11 @@ mod tests {
             spared,
         ];
         insta::assert_snapshot!(outcomes(&reports, Colour::None), @r"
-        gone        3 trees   4 processes   4.1 s   1 went by themselves, 1 ended on TERM, 1 needed KILL
-        survived    1 tree   1 process   31 chrome: uninterruptible (disk)
-        not proven gone 1 tree   0 processes   40: new members kept coming
-        stood down  1 tree   0 processes   50: a client is connected now
-        left alone   61: it listens
+        gone             3 trees   4 processes   4.1 s   1 went by itself, 1 ended on TERM, 1 needed KILL
+        survived         1 tree   1 process   31 chrome: uninterruptible (disk)
+        not proven gone  1 tree   0 processes   40: new members kept coming
+        stood down       1 tree   0 processes   50: a client is connected now
+        left alone       61: it listens
         ");
         assert_eq!(exit(&reports), Exit::Failed);
         assert_eq!(exit(&reports[..2]), Exit::Done);

@@ -299,7 +299,8 @@ pub fn cause(cause: &Cause) -> String {
     }
 }
 
-fn totals(trees: &[&Teardown]) -> Vec<String> {
+/// Returns how many trees, processes and bytes these are.
+pub fn totals(trees: &[&Teardown]) -> Vec<String> {
     let processes: usize = trees.iter().map(|tree| tree.members.len()).sum();
     let resident: u64 = trees.iter().map(|tree| tree.judgement.resident).sum();
     vec![count(trees.len(), "tree", "trees"), count(processes, "process", "processes"), size(resident)]
