@@ -4,9 +4,9 @@
 
 #[cfg(target_os = "linux")]
 mod channels;
-mod cli;
 mod config;
 #[cfg(target_os = "linux")]
 mod observe;
 mod support;
 mod teardown;
+mod tidy;
