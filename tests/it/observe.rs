@@ -1,8 +1,15 @@
 //! Looks at real processes in the states that fool a reader of `/proc`.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "tests start real processes"
+)]
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -105,7 +112,6 @@ fn facts(started: &Started) -> Facts {
 }
 
 fn path(observer: &mut Observer, started: &Started, path: &Path) -> Known<PathAnswer> {
-    use std::os::unix::ffi::OsStrExt as _;
     let snapshot = observer.table().unwrap();
     let of = id(&snapshot, started.pid());
     let question = Question::Path { of, path: path.as_os_str().as_bytes().into() };
@@ -259,6 +265,15 @@ fn absent_parents_tell_the_nearest_that_is_there() {
     assert_eq!(other_readers.unwrap_err().reason, Reason::Foreign);
 }
 
+/// Writes an `aside` that runs as an ordinary user, and returns its path.
+fn as_nobody(directory: &Path) -> String {
+    fs::set_permissions(directory, fs::Permissions::from_mode(0o755)).unwrap();
+    let binary = directory.join("reapd");
+    fs::copy(env!("CARGO_BIN_EXE_reapd"), &binary).unwrap();
+    let drop = "exec setpriv --reuid 65534 --regid 65534 --clear-groups";
+    stand_in(directory, &format!("{drop} {} \"$@\"", binary.display()))
+}
+
 #[test]
 fn what_we_may_not_read_is_denied_b24() {
     if !is_root() {
@@ -268,20 +283,7 @@ fn what_we_may_not_read_is_denied_b24() {
     // gives which made itself undumpable.
     let started = Started::script("", Path::new("/"));
     let root = tempfile::tempdir().unwrap();
-    fs::set_permissions(root.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    let binary = root.path().join("reapd");
-    fs::copy(env!("CARGO_BIN_EXE_reapd"), &binary).unwrap();
-    let script = root.path().join("as-nobody");
-    fs::write(
-        &script,
-        format!(
-            "#!/bin/sh\nexec setpriv --reuid 65534 --regid 65534 --clear-groups {} \"$@\"\n",
-            binary.display()
-        ),
-    )
-    .unwrap();
-    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
-    let mut observer = Observer::open(setup(script.to_str().unwrap())).unwrap();
+    let mut observer = Observer::open(setup(&as_nobody(root.path()))).unwrap();
     let snapshot = observer.table().unwrap();
     let of = id(&snapshot, started.pid());
     let Ok(Answer::Facts(facts)) = ask(&mut observer, &snapshot, Question::Facts(of)) else { panic!() };
@@ -294,6 +296,29 @@ fn what_we_may_not_read_is_denied_b24() {
     assert_eq!(path.unwrap_err().reason, Reason::Denied, "a refusal is not an absence");
     let owner = ask(&mut observer, &snapshot, Question::Owner { of, pid: Pid::INIT });
     assert!(owner.is_err(), "its pid namespace is not to be seen");
+}
+
+#[test]
+fn an_undumpable_process_of_the_same_user_is_denied_b24() {
+    if !is_root() || Command::new("python3").arg("-c").arg("").status().is_err() {
+        return;
+    }
+    let nobody = ["--reuid", "65534", "--regid", "65534", "--clear-groups"];
+    // 4 is PR_SET_DUMPABLE (prctl(2)): what ssh-agent and others do to themselves.
+    let program = "import ctypes, time; ctypes.CDLL(None).prctl(4, 0, 0, 0, 0); \
+                   print('ready', flush=True); time.sleep(300)";
+    let mut started = Started::new(
+        Command::new("setpriv").args(nobody).args(["python3", "-c", program]).stdout(Stdio::piped()),
+    );
+    started.ready();
+    let root = tempfile::tempdir().unwrap();
+    let mut observer = Observer::open(setup(&as_nobody(root.path()))).unwrap();
+    let snapshot = observer.table().unwrap();
+    let of = id(&snapshot, started.pid());
+    let Ok(Answer::Facts(facts)) = ask(&mut observer, &snapshot, Question::Facts(of)) else { panic!() };
+    assert_eq!(facts.cwd.unwrap_err().reason, Reason::Denied);
+    assert_eq!(facts.env.unwrap_err().reason, Reason::Denied);
+    assert_eq!(facts.uid.unwrap().0, 65534, "and yet it is the same user's");
 }
 
 #[test]
@@ -394,11 +419,10 @@ fn marks_vectors_and_groups_come_through() {
 
 #[test]
 fn empty_arguments_survive_the_way() {
-    let started = Started::new(Command::new("sleep").args(["300", ""]).env("LC_ALL", "C"));
-    drop(started);
-    let started = Started::new(
-        Command::new("sh").args(["-c", "echo ready; read x <&1", "", "a b", ""]).stdout(Stdio::piped()),
+    let mut started = Started::new(
+        Command::new("sh").args(["-c", "echo ready; kill -STOP $$", "", "a b", ""]).stdout(Stdio::piped()),
     );
+    started.ready();
     let mut observer = observer();
     until("it is there with all its arguments", || {
         let snapshot = observer.table().unwrap();
@@ -484,7 +508,6 @@ fn one_hung_read_is_unknown_and_the_rest_goes_on_c17() {
     let snapshot = observer.table().unwrap();
     let of = id(&snapshot, started.pid());
     assert!(snapshot.arguments.iter().any(|entry| entry.argv.is_ok()));
-    use std::os::unix::ffi::OsStrExt as _;
     let hanging = Question::Path { of, path: marker.as_os_str().as_bytes().into() };
     let begun = Instant::now();
     let answer = ask(&mut observer, &snapshot, hanging);
@@ -513,7 +536,6 @@ fn one_that_ends_at_once_is_unknown() {
 
 #[test]
 fn our_parser_and_sysinfo_agree() {
-    use std::os::unix::ffi::OsStrExt as _;
     let _started = Started::script("", Path::new("/tmp"));
     let mut observer = observer();
     let snapshot = observer.table().unwrap();
