@@ -1,9 +1,95 @@
 //! Weighs what was seen: evidence in, verdicts out.
 //!
 //! No clock, file, socket or environment: time is in the [`crate::model::look::Snapshot`], and what was seen before
-//! is in the [`ledger::Ledger`]. Unknown is never proof, and an unanswered veto is a veto.
+//! is in the [`Ledger`]. Unknown is never proof, and an unanswered veto is a veto.
+//!
+//! The order of one look: [`Ledger::begin`], [`candidates()`], then [`questions`] until it has none, then [`judge()`],
+//! then [`Ledger::remember`].
 
+mod assess;
+pub mod candidates;
 pub mod case;
 pub mod ledger;
+mod mcp;
+pub mod protect;
 pub mod rule;
 pub mod rules;
+mod vetoes;
+mod weigh;
+
+use std::collections::BTreeSet;
+
+use crate::config::policy::Config;
+use crate::model::id::ProcessId;
+use crate::model::look::Look;
+use crate::model::question::Question;
+use crate::model::verdict::Verdicts;
+
+pub use candidates::{Candidates, candidates};
+pub use ledger::Ledger;
+
+use ledger::{LastingKey, Suspicion};
+
+/// What a look leaves for [`Ledger::remember`], beside its verdicts.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Notes(Vec<Note>);
+
+/// What one assessment leaves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Note {
+    root: ProcessId,
+    policy: String,
+    suspicion: Option<Suspicion>,
+    lasting: Vec<LastingKey>,
+}
+
+impl Notes {
+    fn get(&self, (root, policy): (ProcessId, &str)) -> Option<&Note> {
+        self.0.iter().find(|note| note.root == root && note.policy == policy)
+    }
+
+    fn suspicion(&self, key: (ProcessId, &str)) -> Option<Suspicion> {
+        self.get(key)?.suspicion
+    }
+
+    fn lasting(&self, key: (ProcessId, &str)) -> &[LastingKey] {
+        self.get(key).map(|note| note.lasting.as_slice()).unwrap_or_default()
+    }
+}
+
+/// Returns what the rules still need to know. Ask them, add the answers to the look, and come again until there are
+/// none; dearer questions are only raised when the cheaper ones left the matter open.
+pub fn questions(look: &Look, config: &Config, candidates: &Candidates, ledger: &Ledger) -> Vec<Question> {
+    let mut open = BTreeSet::new();
+    for candidate in &candidates.list {
+        if let Err(questions) = assess::assess(look, config, candidates, candidate, ledger) {
+            open.extend(questions);
+        }
+    }
+    open.into_iter().filter(|question| !look.answers.contains_key(question)).collect()
+}
+
+/// Returns the verdicts on every tree that a policy looks at, with notes for the ledger.
+///
+/// A question that was never answered leaves its tree unknown, and unknown is kept.
+pub fn judge(look: &Look, config: &Config, candidates: &Candidates, ledger: &Ledger) -> (Verdicts, Notes) {
+    let mut verdicts = Verdicts::default();
+    let mut notes = Notes::default();
+    let mut members = BTreeSet::new();
+    for candidate in &candidates.list {
+        let assessed = assess::assess(look, config, candidates, candidate, ledger)
+            .unwrap_or_else(|open| assess::unanswered(look, config, candidate, &open));
+        let Some(assessment) = assessed else { continue };
+        members.extend(assessment.judgement.tree.iter().copied());
+        notes.0.push(Note {
+            root: candidate.root,
+            policy: assessment.judgement.policy.clone(),
+            suspicion: assessment.suspicion,
+            lasting: assessment.lasting,
+        });
+        verdicts.judgements.push(assessment.judgement);
+    }
+    let members: Vec<ProcessId> = members.into_iter().collect();
+    verdicts.protected = protect::protected(look, config, &members);
+    (verdicts, notes)
+}

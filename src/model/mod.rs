@@ -18,3 +18,4 @@ pub mod question;
 pub mod rule;
 pub mod table;
 pub mod verdict;
+pub mod world;

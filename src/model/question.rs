@@ -50,6 +50,8 @@ pub enum Question {
     },
     /// Bytes that a process moved so far, by `/proc/PID/io`.
     Activity(ProcessId),
+    /// The terminals whose master side a process holds.
+    Terminals(ProcessId),
 }
 
 /// What came back for one question.
@@ -70,6 +72,9 @@ pub enum Answer {
     Owner(Owner),
     /// To [`Question::Activity`].
     Activity(Activity),
+    /// To [`Question::Terminals`]: device numbers of the slaves, as [`super::table::Row::tty`] shows them. Linux:
+    /// `tty-index` of `/proc/PID/fdinfo/FD` (4.14+), major 136.
+    Terminals(Vec<i32>),
 }
 
 /// All answers of one look, by question. A missing one was not asked.

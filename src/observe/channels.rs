@@ -35,6 +35,12 @@ impl Channels {
     pub(super) fn sockets(&mut self, of: ProcessId) -> Known<Sockets> {
         sockets::sockets(of, &mut self.dump)
     }
+
+    /// Returns the terminals whose master side a process holds.
+    #[expect(clippy::unused_self, reason = "all questions about descriptors go one way")]
+    pub(super) fn terminals(&mut self, of: ProcessId) -> Known<Vec<i32>> {
+        stdio::terminals(of)
+    }
 }
 
 /// The channels of one look. macOS tells of one process at a time, so there is nothing to share.
@@ -61,5 +67,10 @@ impl Channels {
     /// Returns the sockets of a process.
     pub(super) fn sockets(&mut self, of: ProcessId) -> Known<Sockets> {
         super::processes::sockets(of)
+    }
+
+    /// Returns the terminals whose master side a process holds.
+    pub(super) fn terminals(&mut self, of: ProcessId) -> Known<Vec<i32>> {
+        super::processes::terminals(of)
     }
 }

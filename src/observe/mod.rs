@@ -5,12 +5,14 @@ mod arguments;
 mod aside;
 mod channels;
 mod configuration;
+#[cfg(target_os = "linux")]
+mod descriptors;
 mod mcp;
 mod processes;
 #[cfg(target_os = "linux")]
-mod sockets;
+pub mod sockets;
 #[cfg(target_os = "linux")]
-mod stdio;
+pub mod stdio;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;

@@ -50,6 +50,7 @@ impl Request {
                 Question::Facts(id)
                 | Question::Sockets(id)
                 | Question::Activity(id)
+                | Question::Terminals(id)
                 | Question::Path { of: id, .. }
                 | Question::Channel { of: id, .. }
                 | Question::Holders { of: id, .. }

@@ -105,6 +105,7 @@ impl Server {
             Question::Activity(id) => processes::activity(*id).map(Answer::Activity),
             Question::Channel { of, fd } => self.channels.channel(*of, *fd).map(Answer::Channel),
             Question::Sockets(id) => self.channels.sockets(*id).map(Answer::Sockets),
+            Question::Terminals(id) => self.channels.terminals(*id).map(Answer::Terminals),
             // It needs the whole table, which only we outside have; it follows no link and cannot hang.
             Question::Holders { .. } => {
                 Err(Unknown::new(Reason::NotAsked, "who holds a far end, asked in the wrong place"))

@@ -1,0 +1,67 @@
+//! The world format: one text for what was seen of a host, in one look or in several.
+//!
+//! Rule tests and scenario tests are written in it by hand, and `reapd observe --save` writes it from a real host.
+//! It is made of lines; `#` opens a remark; a word with white space or strange bytes in it stands in `"quotes"`.
+//!
+//! ```text
+//! reapd world 1
+//! look at 10d uid=1000 home=/home/ana       # the boot clock, and who looks
+//!   pid  ppid began command                 # any of: pid ppid pgid sid began start uid tty state threads cpu
+//!   1    0    10d   init                    #         rss kernel exec comm, and command at the end
+//!   4242 1    3d    node broker.mjs serve --cwd /home/ana/wt
+//!   4243 4242 3d    codex app-server
+//!   facts 4242 cwd=/home/ana/wt fate=deleted
+//!   path 4242 /home/ana/wt absent           # parent= parent-file= mount= on=
+//!   stdin 4243 pipe held by=4242            # also stdout, stderr, and channel PID FD
+//!   listens 4242 unix /tmp/cxc-Ab/broker.sock
+//!   client 4242 unix /tmp/cxc-Ab/broker.sock peer=inode/77
+//!   owner 4242 883 absent
+//!   terminals 900 pts/3                     # whose master side it holds; none by default
+//!   facts 4243 ?denied                      # any question can be unknown, and so can any single fact
+//! look after 10s as before                  # only what changed
+//!   gone 4243
+//! ```
+//!
+//! A word `?reason` or `?reason:"what was read"` stands wherever something is not known; `-` stands for the default.
+//!
+//! A world written by hand says only what is not boring. What it leaves out about a process is what a quiet live
+//! daemon would show: facts readable, standing linked in `/`, nobody tracing, standard streams on `/dev/null`,
+//! no sockets. None of these defaults is a sign of loss. What has no harmless default (paths, holders, activity)
+//! stays unanswered. A world that begins with `reapd world 1 strict` has no defaults at all: saved worlds are
+//! strict.
+
+mod anonymise;
+mod answers;
+mod defaults;
+mod parse;
+mod print;
+mod rows;
+mod terms;
+mod words;
+
+pub use anonymise::{Anonymiser, anonymise};
+pub use defaults::answer;
+pub use parse::{World, parse, parse_world};
+pub use print::{print, print_all};
+
+/// What is wrong with a world, and where.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {message}")]
+pub struct WorldError {
+    /// The line, from 1.
+    pub line: usize,
+    /// What is wrong with it, for a person; a lowercase fragment.
+    pub message: String,
+}
+
+/// Whether a world leaves things out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Manner {
+    /// What is left out has a boring default.
+    Boring,
+    /// Nothing is left out: what is not answered was not asked.
+    Strict,
+}
+
+#[cfg(test)]
+mod tests;
