@@ -1,5 +1,28 @@
 //! What the operator asked for: the file as written, checked and typed. Pure: text comes in, a value goes out.
 
-pub mod capture;
-pub mod pattern;
 pub mod policy;
+
+mod arguments;
+mod builtin;
+pub mod capture;
+pub mod duration;
+mod edit;
+mod fault;
+mod ladder;
+mod lines;
+mod load;
+mod nearest;
+pub mod pattern;
+mod process;
+mod read;
+mod settings;
+mod template;
+
+pub use arguments::{fits_arguments, fits_shape, program_name, written_out};
+pub use builtin::{names as builtin_names, text as builtin_text};
+pub use capture::capture;
+pub use edit::set_builtin_mode;
+pub use fault::{Fault, Label, render};
+pub use load::{Context, Source, Whole, load, load_whole};
+pub use settings::mode_word;
+pub use template::ALWAYS;

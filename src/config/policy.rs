@@ -158,9 +158,9 @@ pub enum Origin {
 pub enum Match {
     /// By program and arguments.
     Shape {
-        /// The executable's file name, or that of argv[0]: any of these globs.
+        /// The executable's file name, or that of `argv[0]`: any of these globs.
         programs: Vec<Glob>,
-        /// The arguments after argv[0], one by one; `None` for any.
+        /// The arguments after `argv[0]`, one by one; `None` for any.
         args: Option<Vec<Argument>>,
     },
     /// It *is* a stdio server of the user's own MCP configuration files.
@@ -179,7 +179,8 @@ pub enum Argument {
 }
 
 /// A glob within one argument: `*` stays within one path element, `**` crosses `/`, `?` is one byte but `/`,
-/// `[abc]`, `[a-z]` and `[!a]` are classes, `{a,b}` alternatives, `\` takes the next byte as it is.
+/// `[abc]`, `[a-z]` and `[!a]` are classes, `{a,b}` alternatives, `\` takes the next byte as it is. `**/` where an
+/// element begins is any number of elements, none included: `**/x` fits `x`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Glob {
     /// As written.

@@ -4,15 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bstr::{BStr, BString, ByteSlice as _};
 
-use crate::config::pattern::{fits_arguments, program_name};
 use crate::config::policy::{Config, GlobPart, Match, Policy};
+use crate::config::{fits_shape, program_name, written_out};
 use crate::model::facts::Facts;
 use crate::model::id::{Pid, ProcessId};
 use crate::model::look::Look;
 use crate::model::ownership::{Parentage, descendants, parentage};
 use crate::model::table::{Kernel, Row};
 
-use super::case::Other;
+use super::case::{Other, Standing};
 use super::mcp;
 use super::protect;
 
@@ -21,7 +21,7 @@ use super::protect;
 pub struct Candidates {
     /// Sorted by root, then policy.
     pub list: Vec<Candidate>,
-    /// The same trees as rules that join processes see them.
+    /// Everybody that fits, as rules that join processes see them: protected ones and inner ones as well.
     pub others: Vec<Other>,
 }
 
@@ -45,6 +45,7 @@ pub fn candidates(look: &Look, config: &Config) -> Candidates {
     let fixed = protect::Fixed::new(look);
     let index = Index::new(config);
     let mut matched: Vec<(ProcessId, usize)> = Vec::new();
+    let mut protected: BTreeSet<ProcessId> = BTreeSet::new();
     let mut fitting = Vec::new();
     for arguments in &look.snapshot.arguments {
         let Some(row) = table.get(arguments.id) else { continue };
@@ -54,9 +55,10 @@ pub fn candidates(look: &Look, config: &Config) -> Candidates {
         if fitting.is_empty() || row.kernel == Kernel::Thread || row.is_gone() {
             continue;
         }
-        if fixed.protects(look, row).is_none() {
-            matched.extend(fitting.iter().map(|&policy| (row.id, policy)));
+        if fixed.protects(look, row).is_some() {
+            protected.insert(row.id);
         }
+        matched.extend(fitting.iter().map(|&policy| (row.id, policy)));
     }
     let trees = trees(look, &matched);
     let mut candidates = Candidates::default();
@@ -64,28 +66,30 @@ pub fn candidates(look: &Look, config: &Config) -> Candidates {
         let within = |other: &(ProcessId, usize)| {
             other.1 == policy
                 && other.0 != root
+                && !protected.contains(&other.0)
                 && trees.get(&other.0).is_some_and(|tree| tree.contains(&root))
         };
         // Two matches of one policy that hold each other (a session leader and its own leader) keep the lower pid.
         let outermost = !matched.iter().any(|other| {
             within(other) && (other.0 < root || !trees.get(&root).is_some_and(|tree| tree.contains(&other.0)))
         });
-        if !outermost {
-            continue;
-        }
         let tree = trees.get(&root).cloned().unwrap_or_else(|| vec![root]);
         let captures = look
             .arguments(root)
             .and_then(|arguments| arguments.argv.as_deref().ok())
             .map(|argv| captures(&config.policies[policy], look, root, argv, None))
             .unwrap_or_default();
+        let standing = if protected.contains(&root) { Standing::Protected } else { Standing::Judged };
         candidates.others.push(Other {
             policy: config.policies[policy].name.clone(),
             root,
             captures,
             tree: tree.clone(),
+            standing,
         });
-        candidates.list.push(Candidate { root, policy, tree });
+        if outermost && standing == Standing::Judged {
+            candidates.list.push(Candidate { root, policy, tree });
+        }
     }
     candidates
 }
@@ -129,7 +133,8 @@ impl<'a> Index<'a> {
     /// Puts into `found` the policies that may concern a process, each once.
     fn fitting(&self, look: &Look, row: &Row, argv: &[BString], found: &mut Vec<usize>) {
         found.clear();
-        let named = argv.first().map(|first| program_name(first.as_bstr()));
+        let written = written_out(argv);
+        let named = written.first().map(|first| program_name(first.as_bstr()));
         // The command name finds those that put something else into argv[0], as the executable's name does later.
         let by_name = named
             .and_then(|name| self.by_name.get(name.as_bytes()))
@@ -194,13 +199,7 @@ fn may_fit(form: &Match, look: &Look, row: &Row, argv: &[BString]) -> bool {
 
 fn fits(form: &Match, look: &Look, argv: &[BString], exe: Option<&BStr>) -> bool {
     match form {
-        Match::Shape { programs, args } => {
-            let Some(first) = argv.first() else { return false };
-            let name = program_name(first.as_bstr());
-            let called = |name: &BStr| programs.iter().any(|glob| glob.fits(name));
-            let by_name = called(name) || exe.is_some_and(|exe| called(program_name(exe)));
-            by_name && args.as_ref().is_none_or(|args| fits_arguments(args, &argv[1..]))
-        }
+        Match::Shape { programs, args } => fits_shape(programs, args.as_deref(), exe, argv),
         Match::McpConfigured => look.snapshot.configured.iter().any(|server| mcp::is_server(server, argv)),
         Match::Roots(_) => false,
     }

@@ -52,6 +52,17 @@ pub struct Other {
     pub captures: BTreeMap<String, BString>,
     /// Its members, the root first.
     pub tree: Vec<ProcessId>,
+    /// Whether it is judged, or is only there to be joined with.
+    pub standing: Standing,
+}
+
+/// How another matched tree stands before the judge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// It is judged as this one is.
+    Judged,
+    /// It is never touched: it counts as a living companion, and what it holds is held.
+    Protected,
 }
 
 /// An outside peer of a member's socket.

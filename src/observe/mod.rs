@@ -1,2 +1,257 @@
-//! Edge.
+//! Looks: what is there, at one moment, and where we are blind. It decides nothing and touches nothing.
 #![allow(clippy::disallowed_methods, reason = "an edge floor: clocks, files and sockets are its work")]
+
+mod arguments;
+mod aside;
+mod channels;
+mod configuration;
+#[cfg(target_os = "linux")]
+mod descriptors;
+mod mcp;
+mod processes;
+#[cfg(target_os = "linux")]
+pub mod sockets;
+#[cfg(target_os = "linux")]
+pub mod stdio;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bstr::BString;
+
+use crate::model::id::{BootId, ProcessId};
+use crate::model::known::{Known, Reason, Unknown};
+use crate::model::look::{Arguments, Gap, Scope, Snapshot};
+use crate::model::moment::Clocks;
+use crate::model::question::{Answer, Question};
+use crate::model::table::Table;
+
+use arguments::Memory;
+use aside::{Aside, Reply, Request};
+use channels::Channels;
+use configuration::Configuration;
+use processes::{Pinned, Scanner};
+
+pub use aside::aside_main;
+
+/// Variables that are read of every process besides those that policies name: marks that keep, and what tells a
+/// service's main process.
+const ENV_NAMES: [&str; 5] =
+    ["REAPD_KEEP", "REAPD_LEASE", "SYSTEMD_EXEC_PID", "INVOCATION_ID", "XPC_SERVICE_NAME"];
+
+/// What an observer needs to know.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    /// Whose processes to look at.
+    pub scope: Scope,
+    /// How long one read may take before it counts as hung.
+    pub probe_timeout: Duration,
+    /// Variables to read besides our own fixed ones.
+    pub env_names: BTreeSet<BString>,
+    /// The program to start as `PROGRAM aside`, for reads that can hang.
+    pub aside: PathBuf,
+    /// The user's home directory, where it is known.
+    pub home: Option<PathBuf>,
+}
+
+/// Why nothing can be looked at.
+#[derive(Debug, thiserror::Error)]
+pub enum ObserveError {
+    /// The process file system is not there.
+    #[error("cannot open /proc")]
+    Proc {
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+    /// The process file system shows numbers that are not ours.
+    #[error("/proc belongs to another pid namespace: mount it anew (unshare --mount-proc)")]
+    ForeignProc,
+    /// The table could not be read to its end, and a table with holes would look like deaths.
+    #[error("cannot read the process table")]
+    Table {
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+    /// This run of the kernel has no name.
+    #[error("cannot tell which boot this is")]
+    Boot {
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// Whether a pinned process still runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Life {
+    /// It does.
+    Alive,
+    /// It does not, whoever bears its number now.
+    Gone,
+    /// The kernel did not say.
+    Unknown,
+}
+
+/// Looks, and keeps what makes the next look cheap.
+#[derive(Debug)]
+pub struct Observer {
+    setup: Setup,
+    boot: BootId,
+    scanner: Scanner,
+    memory: Memory,
+    aside: Aside,
+    configured: Configuration,
+    pinned: BTreeMap<ProcessId, Pinned>,
+    spare: Option<(Table, Vec<Arguments>)>,
+}
+
+impl Observer {
+    /// Opens what stays open between looks.
+    pub fn open(setup: Setup) -> Result<Observer, ObserveError> {
+        let scanner = Scanner::open()?;
+        let boot = processes::boot_id()?;
+        let mut names = setup.env_names.clone();
+        names.extend(ENV_NAMES.iter().map(|&name| BString::from(name)));
+        let aside = Aside::new(setup.aside.clone(), setup.probe_timeout, names);
+        let configured = Configuration::new(setup.home.as_deref());
+        let pinned = BTreeMap::new();
+        Ok(Observer {
+            setup,
+            boot,
+            scanner,
+            memory: Memory::default(),
+            aside,
+            configured,
+            pinned,
+            spare: None,
+        })
+    }
+
+    /// Begins a look: the table of everybody, and the arguments of those in scope.
+    pub fn table(&mut self) -> Result<Snapshot, ObserveError> {
+        let began = processes::clocks();
+        let home = self.setup.home.as_ref().map(|home| BString::from(home.as_os_str().as_bytes()));
+        let own = processes::own(self.setup.scope, home);
+        let (mut table, mut arguments) = self.spare.take().unwrap_or_default();
+        let unread = self.scanner.scan(&mut table)?;
+        self.aside.begin();
+        let scanner = &self.scanner;
+        let aside = &mut self.aside;
+        self.memory.refresh(
+            &table,
+            self.setup.scope,
+            own.uid,
+            &mut arguments,
+            |id| scanner.user(id),
+            |ids| read_arguments(aside, ids),
+        );
+        let mut gaps = processes::gaps();
+        if unread > 0 {
+            gaps.push(Gap {
+                source: "the process table".into(),
+                why: Unknown::new(Reason::Denied, format!("{unread} processes could not be read")),
+                cure: None,
+            });
+        }
+        let configured = match self.setup.scope {
+            Scope::User => {
+                let (servers, unreadable) = self.configured.read(&mut self.aside);
+                gaps.extend(unreadable);
+                servers
+            }
+            // Root looks at everybody, and nobody's files speak for everybody.
+            Scope::Host => Vec::new(),
+        };
+        if let Some(why) = self.aside.fault() {
+            gaps.push(Gap {
+                source: "arguments and other facts of some processes".into(),
+                why: why.clone(),
+                cure: None,
+            });
+        }
+        Ok(Snapshot { boot: self.boot.clone(), began, table, arguments, own, configured, gaps })
+    }
+
+    /// Answers questions, in their order. What hangs is unknown, and the rest goes on.
+    pub fn answer(&mut self, snapshot: &Snapshot, questions: &[Question]) -> Vec<(Question, Known<Answer>)> {
+        let mut requests = Vec::new();
+        for question in questions {
+            if !matches!(question, Question::Holders { .. }) {
+                requests.push(Request::Ask(question.clone()));
+            }
+        }
+        let mut replies = self.aside.ask(&requests).into_iter();
+        let mut channels = Channels::new();
+        let mut answers = Vec::with_capacity(questions.len());
+        for question in questions {
+            let answer = if let Question::Holders { of, fd } = question {
+                channels.holders(*of, *fd, &snapshot.table).map(Answer::Holders)
+            } else {
+                match replies.next() {
+                    Some(Ok(Reply::Answer(answer))) => *answer,
+                    Some(Err(unknown)) => Err(unknown),
+                    Some(Ok(Reply::Arguments(_) | Reply::Configured(_))) | None => Err(misfit()),
+                }
+            };
+            answers.push((question.clone(), answer));
+        }
+        answers
+    }
+
+    /// Takes a snapshot's buffers back, so that the next look allocates nothing for a process that did not change.
+    pub fn recycle(&mut self, snapshot: Snapshot) {
+        let Snapshot { boot: _, began: _, table, mut arguments, own: _, configured: _, gaps: _ } = snapshot;
+        arguments.clear();
+        self.spare = Some((table, arguments));
+    }
+
+    /// Refills a table and does nothing else, for walks that need no arguments.
+    pub fn scan(&mut self, table: &mut Table) -> Result<(), ObserveError> {
+        self.scanner.scan(table).map(drop)
+    }
+
+    /// Keeps a handle on exactly these processes until the next call. One that cannot be had is left out.
+    pub fn pin(&mut self, ids: &[ProcessId]) {
+        let wanted: BTreeSet<ProcessId> = ids.iter().copied().collect();
+        self.pinned.retain(|id, _| wanted.contains(id));
+        for id in wanted {
+            if !self.pinned.contains_key(&id)
+                && let Ok(pinned) = Pinned::open(id)
+            {
+                self.pinned.insert(id, pinned);
+            }
+        }
+    }
+
+    /// Says whether the process that was pinned under this id still runs, though number and start tick may have
+    /// been given out again (CASES C07); nothing where it is not pinned.
+    pub fn is_pinned_alive(&self, id: ProcessId) -> Option<Life> {
+        self.pinned.get(&id).map(Pinned::life)
+    }
+}
+
+/// Reads the clocks together.
+pub fn clocks() -> Clocks {
+    processes::clocks()
+}
+
+fn read_arguments(aside: &mut Aside, ids: &[ProcessId]) -> Vec<Known<Vec<BString>>> {
+    let requests: Vec<Request> = ids.iter().map(|&id| Request::Arguments(id)).collect();
+    let replies = aside.ask(&requests).into_iter();
+    replies
+        .map(|reply| match reply {
+            Ok(Reply::Arguments(argv)) => argv,
+            Ok(Reply::Answer(_) | Reply::Configured(_)) => Err(misfit()),
+            Err(unknown) => Err(unknown),
+        })
+        .collect()
+}
+
+fn misfit() -> Unknown {
+    Unknown::new(Reason::Unsupported, "an answer to another question")
+}

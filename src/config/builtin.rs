@@ -1,0 +1,68 @@
+//! The policies that come with the program, written in the language itself.
+
+/// Each file defines exactly the policy that it is named for.
+const ALL: [(&str, &str); 11] = [
+    ("agent-shell", include_str!("builtin/agent-shell.toml")),
+    ("codex-broker", include_str!("builtin/codex-broker.toml")),
+    ("deleted-worktree", include_str!("builtin/deleted-worktree.toml")),
+    ("docker-agent-tool", include_str!("builtin/docker-agent-tool.toml")),
+    ("executor-tool", include_str!("builtin/executor-tool.toml")),
+    ("headless-browser", include_str!("builtin/headless-browser.toml")),
+    ("language-server", include_str!("builtin/language-server.toml")),
+    ("mcp-debugger", include_str!("builtin/mcp-debugger.toml")),
+    ("mcp-debugger-adapter", include_str!("builtin/mcp-debugger-adapter.toml")),
+    ("mcp-debugger-jvm", include_str!("builtin/mcp-debugger-jvm.toml")),
+    ("mcp-server", include_str!("builtin/mcp-server.toml")),
+];
+
+const NAMES: [&str; ALL.len()] = {
+    let mut names = [""; ALL.len()];
+    let mut at = 0;
+    while at < ALL.len() {
+        names[at] = ALL[at].0;
+        at += 1;
+    }
+    names
+};
+
+/// Returns the names of all built-in policies, sorted.
+pub fn names() -> &'static [&'static str] {
+    &NAMES
+}
+
+/// Returns a built-in policy as it is written.
+pub fn text(name: &str) -> Option<&'static str> {
+    ALL.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
+}
+
+/// Says whether a built-in policy can only be on with directories that the operator names.
+pub(super) fn wants_roots(name: &str) -> bool {
+    name == "deleted-worktree"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_file_defines_the_policy_that_it_is_named_for() {
+        assert!(names().is_sorted());
+        for name in names() {
+            let text = text(name).unwrap();
+            assert_eq!(text.matches("\n[process.").count() - text.matches(".capture]").count(), 1, "{name}");
+            assert!(text.contains(&format!("\n[process.{name}]\n")), "{name}");
+        }
+    }
+
+    #[test]
+    fn each_says_why_and_when_it_is_wrong() {
+        for name in names() {
+            let text = text(name).unwrap();
+            assert!(text.contains("\n# Why: "), "{name}");
+            assert!(
+                text.contains("\n# When wrong: ") || text.contains("\n# What is missing, honestly: "),
+                "{name}"
+            );
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! `reap-when` and `spare-when`: lines of conditions, checked against what each rule says of itself.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use bstr::BStr;
+use toml::de::{DeTable, DeValue};
+
+use crate::model::rule::{Need, Place, RuleSpec, SettingKind, SettingSpec, Strength};
+
+use super::policy::{Capture, Condition, Glob, Line, Origin, ProofNeed, Setting, Template};
+use super::read::{Key, Node, Reader, in_order, one_or_more};
+use super::settings;
+use super::template::{self, ALWAYS, Flaw};
+
+/// Rules that a later version will know.
+const LATER: [&str; 5] =
+    ["lease-expired", "socket-unreachable", "socket-unresponsive", "backend-gone", "exec"];
+
+/// In a built-in policy the one pattern that stands for what the operator names in `[builtin]`.
+pub(super) const OPERATOR_ROOTS: &str = "{roots}";
+
+/// What the lines of one policy are read with.
+#[derive(Debug)]
+pub(super) struct Ground<'a> {
+    pub(super) policy: &'a str,
+    pub(super) origin: &'a Origin,
+    pub(super) rules: &'a [&'a RuleSpec],
+    pub(super) home: Option<&'a BStr>,
+    pub(super) captures: &'a BTreeMap<String, Capture>,
+    pub(super) operator_roots: &'a [Glob],
+}
+
+/// Which list is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum List {
+    ReapWhen,
+    SpareWhen,
+}
+
+impl Ground<'_> {
+    /// Reads a list of lines.
+    pub(super) fn lines(
+        &self,
+        reader: &mut Reader<'_>,
+        node: &Node<'_>,
+        list: List,
+        need: ProofNeed,
+    ) -> Vec<Line> {
+        let Some(elements) = reader.list(node, "a list of lines such as [{ cwd-gone = true }]") else {
+            return Vec::new();
+        };
+        if elements.is_empty() {
+            reader
+                .fault(node.span(), "an empty list")
+                .hint("any line is enough; with none, this says nothing");
+        }
+        elements.into_iter().filter_map(|element| self.line(reader, element, list, need)).collect()
+    }
+
+    fn line(&self, reader: &mut Reader<'_>, node: &Node<'_>, list: List, need: ProofNeed) -> Option<Line> {
+        let table = reader.table(node, "a line such as { cwd-gone = true }")?;
+        if table.is_empty() {
+            reader.fault(node.span(), "an empty line").hint("all of a line must hold; this one would always");
+            return None;
+        }
+        let mut conditions = Vec::new();
+        let mut by_knowledge = None;
+        let mut complete = true;
+        let mut places = Vec::new();
+        for (key, value) in in_order(table) {
+            if key.get_ref() == "by-knowledge" {
+                by_knowledge = self.knowledge(reader, key, value);
+                complete &= by_knowledge.is_some();
+            } else if let Some(condition) = self.condition(reader, key, value, list) {
+                places.push(key.span().start..value.span().end);
+                conditions.push(condition);
+            } else {
+                complete = false;
+            }
+        }
+        if !complete {
+            return None;
+        }
+        if by_knowledge.is_some() {
+            for condition in &mut conditions {
+                condition.strength = Strength::Proof;
+            }
+        }
+        let proven = conditions.iter().any(|condition| condition.strength == Strength::Proof);
+        if list == List::ReapWhen && !proven && need == ProofNeed::Required {
+            self.no_proof(reader, node, &conditions, &places);
+            return None;
+        }
+        Some(Line { conditions, by_knowledge })
+    }
+
+    fn no_proof(
+        &self,
+        reader: &mut Reader<'_>,
+        node: &Node<'_>,
+        conditions: &[Condition],
+        places: &[Range<usize>],
+    ) {
+        let labels: Vec<_> = places.iter().map(|place| reader.label(place, "a sign")).collect();
+        let listed: Vec<&str> = self
+            .rules
+            .iter()
+            .filter(|rule| rule.strength == Strength::Proof && rule.place != Place::SpareWhen)
+            .map(|rule| rule.name)
+            .take(3)
+            .collect();
+        let sign = conditions.first().and_then(|condition| self.rule(condition.rule));
+        let fault = reader.fault(node.span(), "this line has no proof");
+        fault.labels = labels;
+        if let Some(sign) = sign {
+            fault.hint(format!("{}: {}", sign.name, sign.summary));
+        }
+        fault
+            .hint(format!("process.{} would reap things somebody may still own", self.policy))
+            .hint(format!("add a proof to the line ({} …: `reapd rules`)", listed.join(", ")))
+            .hint("or say so on purpose: `without-proof = true`; every report will then name it");
+    }
+
+    fn knowledge(&self, reader: &mut Reader<'_>, key: &Key<'_>, node: &Node<'_>) -> Option<String> {
+        if *self.origin != Origin::Builtin {
+            reader
+                .fault(key.span(), "`by-knowledge` is for built-in policies only")
+                .hint("`without-proof = true` says on purpose that signs are enough");
+            return None;
+        }
+        let text = reader.text(node, "the reason")?;
+        if text.trim().is_empty() {
+            reader.fault(node.span(), "the reason must be written");
+            return None;
+        }
+        Some(text.to_owned())
+    }
+
+    fn rule(&self, name: &str) -> Option<&RuleSpec> {
+        self.rules.iter().copied().find(|rule| rule.name == name)
+    }
+
+    fn condition(
+        &self,
+        reader: &mut Reader<'_>,
+        key: &Key<'_>,
+        node: &Node<'_>,
+        list: List,
+    ) -> Option<Condition> {
+        let name = key.get_ref().as_ref();
+        let Some(rule) = self.rules.iter().copied().find(|rule| rule.name == name) else {
+            if LATER.contains(&name) {
+                reader.not_yet(key.span(), name);
+            } else {
+                reader.unknown(key.span(), "rule", name, self.rules.iter().map(|rule| rule.name));
+            }
+            return None;
+        };
+        match (rule.place, list) {
+            (Place::SpareWhen, List::ReapWhen) => {
+                reader
+                    .fault(key.span(), format!("`{name}` spares; it proves nothing in `reap-when`"))
+                    .hint("put it in `spare-when`");
+                return None;
+            }
+            (Place::ReapWhen, List::SpareWhen) => {
+                reader
+                    .fault(key.span(), format!("`{name}` has no meaning in `spare-when`"))
+                    .hint("put it in `reap-when`");
+                return None;
+            }
+            (Place::Anywhere, _)
+            | (Place::ReapWhen, List::ReapWhen)
+            | (Place::SpareWhen, List::SpareWhen) => {}
+        }
+        let settings = match node.get_ref() {
+            DeValue::Table(table) => self.table(reader, rule, node, table)?,
+            DeValue::Boolean(truth) => {
+                bare_truth(reader, rule, node, *truth)?;
+                BTreeMap::new()
+            }
+            DeValue::String(_)
+            | DeValue::Integer(_)
+            | DeValue::Float(_)
+            | DeValue::Datetime(_)
+            | DeValue::Array(_) => {
+                let Some(spec) =
+                    rule.bare.and_then(|bare| rule.settings.iter().find(|spec| spec.name == bare))
+                else {
+                    reader
+                        .fault(node.span(), format!("`{name}` takes `true` here, or a table of settings"))
+                        .hint(known_settings(rule));
+                    return None;
+                };
+                require(reader, rule, node.span(), |setting| setting == spec.name)?;
+                BTreeMap::from([(spec.name, self.setting(reader, spec, node)?)])
+            }
+        };
+        if let Some(Setting::Text(capture)) = settings.get("key")
+            && !self.captures.contains_key(capture)
+        {
+            // A key that nobody captures could never be compared, and the line would never hold.
+            reader.unknown(node.span(), "capture", capture, self.captures.keys().map(String::as_str));
+            return None;
+        }
+        Some(Condition { rule: rule.name, strength: rule.strength, settings })
+    }
+
+    fn table(
+        &self,
+        reader: &mut Reader<'_>,
+        rule: &RuleSpec,
+        node: &Node<'_>,
+        table: &DeTable<'_>,
+    ) -> Option<BTreeMap<&'static str, Setting>> {
+        let mut settings = BTreeMap::new();
+        let mut complete = true;
+        for (key, value) in in_order(table) {
+            let name = key.get_ref().as_ref();
+            let Some(spec) = rule.settings.iter().find(|spec| spec.name == name) else {
+                if rule.settings.is_empty() {
+                    reader.fault(key.span(), format!("`{}` has no settings", rule.name));
+                } else {
+                    reader.unknown(key.span(), "setting", name, rule.settings.iter().map(|spec| spec.name));
+                }
+                complete = false;
+                continue;
+            };
+            match self.setting(reader, spec, value) {
+                Some(setting) => {
+                    settings.insert(spec.name, setting);
+                }
+                None => complete = false,
+            }
+        }
+        if !complete {
+            return None;
+        }
+        require(reader, rule, node.span(), |name| settings.contains_key(name))?;
+        Some(settings)
+    }
+
+    fn setting(&self, reader: &mut Reader<'_>, spec: &SettingSpec, node: &Node<'_>) -> Option<Setting> {
+        Some(match spec.kind {
+            SettingKind::Template => Setting::Template(self.template(reader, node)?),
+            SettingKind::Patterns => Setting::Patterns(self.roots(reader, node)?),
+            SettingKind::Duration => Setting::Duration(reader.duration(node)?),
+            SettingKind::Number => Setting::Number(reader.number(node, 0..1 << 53)?),
+            SettingKind::Word(words) => Setting::Word(reader.word(node, words)?),
+            SettingKind::Text => Setting::Text(reader.text(node, "text")?.to_owned()),
+        })
+    }
+
+    /// Reads directories of throw-away work, those that the operator named included.
+    pub(super) fn roots(&self, reader: &mut Reader<'_>, node: &Node<'_>) -> Option<Vec<Glob>> {
+        let nodes = one_or_more(node);
+        let is_placeholder =
+            |node: &&Node<'_>| matches!(node.get_ref(), DeValue::String(text) if text == OPERATOR_ROOTS);
+        if *self.origin == Origin::Builtin && nodes.iter().any(is_placeholder) {
+            return Some(self.operator_roots.to_vec());
+        }
+        settings::roots(reader, node, self.home)
+    }
+
+    fn template(&self, reader: &mut Reader<'_>, node: &Node<'_>) -> Option<Template> {
+        let text = reader.text(node, "text such as \"{workspace}\"")?;
+        let flaw = match template::parse(text, |name| self.captures.contains_key(name)) {
+            Ok(template) => return Some(template),
+            Err(flaw) => flaw,
+        };
+        let end = |at: usize| text[at..].find('}').map_or(at + 1, |end| at + end + 1);
+        match flaw {
+            Flaw::Brace(at) => {
+                let span = reader.within(node, at..at + 1);
+                reader
+                    .fault(span, "a brace without its other half")
+                    .hint("`{name}` is a capture; `{{` and `}}` are braces");
+            }
+            Flaw::NoName(at) => {
+                let span = reader.within(node, at..end(at));
+                reader
+                    .fault(span, "no name stands between these braces")
+                    .hint("names are lowercase letters, digits and dashes: `{workspace}`, `{socket.dir}`");
+            }
+            Flaw::Unknown(at, name) => {
+                let span = reader.within(node, at..end(at));
+                let known = self.captures.keys().map(String::as_str).chain(ALWAYS);
+                reader.unknown(span, "capture", &name, known);
+            }
+        }
+        None
+    }
+}
+
+fn bare_truth(reader: &mut Reader<'_>, rule: &RuleSpec, node: &Node<'_>, truth: bool) -> Option<()> {
+    if !truth {
+        reader
+            .fault(node.span(), format!("`{} = false` says nothing", rule.name))
+            .hint("leave the condition out; a rule cannot be turned round");
+        return None;
+    }
+    require(reader, rule, node.span(), |_| false)
+}
+
+/// Faults the first setting that must be given and is not.
+fn require(
+    reader: &mut Reader<'_>,
+    rule: &RuleSpec,
+    span: Range<usize>,
+    given: impl Fn(&str) -> bool,
+) -> Option<()> {
+    let missing = rule.settings.iter().find(|spec| spec.need == Need::Required && !given(spec.name));
+    let Some(missing) = missing else { return Some(()) };
+    reader
+        .fault(span, format!("`{}` needs `{}`", rule.name, missing.name))
+        .hint(format!("{}: {}", missing.name, missing.doc));
+    None
+}
+
+fn known_settings(rule: &RuleSpec) -> String {
+    if rule.settings.is_empty() {
+        return format!("write `{} = true`", rule.name);
+    }
+    let names: Vec<_> = rule.settings.iter().map(|spec| spec.name).collect();
+    format!("settings of `{}`: {}", rule.name, names.join(", "))
+}

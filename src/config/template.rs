@@ -1,0 +1,100 @@
+//! Text with captures: `"{workspace}"`, `"{socket.dir}"`; a brace that stands for itself is doubled.
+
+use super::policy::{Template, TemplatePart};
+
+/// What is there for every process, without being captured.
+pub const ALWAYS: [&str; 3] = ["cwd", "pid", "user"];
+
+/// What is wrong with a template, and at which byte.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Flaw {
+    /// A brace without its other half.
+    Brace(usize),
+    /// What stands between braces is no name.
+    NoName(usize),
+    /// A name that is captured nowhere.
+    Unknown(usize, String),
+}
+
+/// Compiles a template; `known` says which captures there are besides [`ALWAYS`].
+pub(super) fn parse(text: &str, known: impl Fn(&str) -> bool) -> Result<Template, Flaw> {
+    let mut parts = Vec::new();
+    let mut literal = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find(['{', '}']) {
+        let offset = text.len() - rest.len() + at;
+        literal.push_str(&rest[..at]);
+        let brace = &rest[at..=at];
+        let after = &rest[at + 1..];
+        if let Some(after) = after.strip_prefix(brace) {
+            literal.push_str(brace);
+            rest = after;
+            continue;
+        }
+        let (Some(end), "{") = (after.find('}'), brace) else { return Err(Flaw::Brace(offset)) };
+        let inside = &after[..end];
+        let (name, directory) = match inside.strip_suffix(".dir") {
+            Some(name) => (name, true),
+            None => (inside, false),
+        };
+        if !is_name(name) {
+            return Err(Flaw::NoName(offset));
+        }
+        if !ALWAYS.contains(&name) && !known(name) {
+            return Err(Flaw::Unknown(offset, name.to_owned()));
+        }
+        if !literal.is_empty() {
+            parts.push(TemplatePart::Literal(std::mem::take(&mut literal)));
+        }
+        let name = name.to_owned();
+        parts.push(if directory { TemplatePart::DirectoryOf(name) } else { TemplatePart::Capture(name) });
+        rest = &after[end + 1..];
+    }
+    literal.push_str(rest);
+    if !literal.is_empty() {
+        parts.push(TemplatePart::Literal(literal));
+    }
+    Ok(Template { text: text.to_owned(), parts })
+}
+
+/// Says whether a text may name a policy or a capture: it goes to screens, logs and file names.
+pub(super) fn is_name(text: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    (1..=64).contains(&text.len()) && text.bytes().all(plain) && !text.starts_with('-')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn compile(text: &str) -> Result<Vec<TemplatePart>, Flaw> {
+        parse(text, |name| name == "socket").map(|template| template.parts)
+    }
+
+    #[test]
+    fn captures_directories_and_doubled_braces() {
+        let literal = |text: &str| TemplatePart::Literal(text.into());
+        assert_eq!(compile("plain"), Ok(vec![literal("plain")]));
+        assert_eq!(
+            compile("a{socket}b{socket.dir}{{x}}"),
+            Ok(vec![
+                literal("a"),
+                TemplatePart::Capture("socket".into()),
+                literal("b"),
+                TemplatePart::DirectoryOf("socket".into()),
+                literal("{x}"),
+            ])
+        );
+        assert_eq!(compile("{pid}"), Ok(vec![TemplatePart::Capture("pid".into())]));
+        assert_eq!(compile(""), Ok(vec![]));
+    }
+
+    #[test]
+    fn flaws_say_where() {
+        assert_eq!(compile("ab{socket"), Err(Flaw::Brace(2)));
+        assert_eq!(compile("ab}"), Err(Flaw::Brace(2)));
+        assert_eq!(compile("ä{}"), Err(Flaw::NoName(2)));
+        assert_eq!(compile("{so cket}"), Err(Flaw::NoName(0)));
+        assert_eq!(compile("{socke}"), Err(Flaw::Unknown(0, "socke".into())));
+    }
+}

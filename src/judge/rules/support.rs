@@ -1,0 +1,428 @@
+//! A scene for a rule's tests: a few rows and hand-made answers, and one function that checks the finding.
+//!
+//! Process 50 is the root. Every process started at ten times its number, so that a lower number is older.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use bstr::BString;
+
+use crate::config::policy::{
+    AdmitEnv, ArgumentsShown, Condition, Config, Confirm, Detached, Glob, GlobPart, JournalSettings, Keep,
+    Limits, Line, Match, Origin, Policy, ProofNeed, Setting, Template, TemplatePart,
+};
+use crate::judge::case::{Case, Other, Standing};
+use crate::judge::ledger::Ledger;
+use crate::judge::rule::{Blank, Finding, Found, Holds, Rule, Settings};
+use crate::model::facts::{Directory, Executable, Facts, Fate, FileSystem, Freezer, Hangup, Namespaces};
+use crate::model::id::{BootId, FileId, Pid, ProcessId, Start, Uid};
+use crate::model::known::{Known, Reason, Unknown};
+use crate::model::look::{Arguments, Look, McpServer, Own, Scope, Snapshot};
+use crate::model::moment::{Clocks, Moment};
+use crate::model::ownership::descendants;
+use crate::model::plan::Ladder;
+use crate::model::question::{
+    Activity, Answer, Answers, Census, Channel, ChannelKind, Connection, Family, FarEnd, Holders, Listener,
+    Owner, Parent, PathAnswer, Peer, Question, Sockets,
+};
+use crate::model::rule::Strength;
+use crate::model::table::{Row, State, Table, plain_row};
+use crate::model::verdict::Mode;
+
+/// The root's number.
+pub(super) const ROOT: i32 = 50;
+
+/// What a check expects; the text must be part of the reason.
+#[derive(Debug)]
+pub(super) enum Says {
+    Yes(&'static str),
+    No(&'static str),
+    Unknown(&'static str),
+    /// It asks this, and nothing else.
+    Asks(Vec<Question>),
+}
+
+/// A few processes and what is known of them.
+#[derive(Debug, Clone)]
+pub(super) struct Scene {
+    rows: Vec<Row>,
+    answers: Answers,
+    captures: BTreeMap<String, BString>,
+    others: Vec<Other>,
+    unread: BTreeSet<i32>,
+    private: Vec<Glob>,
+    now: Moment,
+}
+
+pub(super) fn pid(number: i32) -> Pid {
+    Pid::new(number).unwrap()
+}
+
+pub(super) fn id(number: i32) -> ProcessId {
+    ProcessId { pid: pid(number), start: Start(u64::try_from(number).unwrap() * 10) }
+}
+
+impl Scene {
+    /// The root was adopted by process 1; its facts are plain, it has no sockets, and nothing else was asked.
+    pub(super) fn orphan() -> Scene {
+        let scene = Scene {
+            rows: Vec::new(),
+            answers: Answers::new(),
+            captures: BTreeMap::new(),
+            others: Vec::new(),
+            unread: BTreeSet::new(),
+            private: Vec::new(),
+            now: Moment(0).plus(Duration::from_hours(2)),
+        };
+        scene.process(1, 0).process(ROOT, 1)
+    }
+
+    /// The same, but process 40 is its living parent.
+    pub(super) fn owned() -> Scene {
+        Scene::orphan().process(40, 1).row(ROOT, |row| row.ppid = 40)
+    }
+
+    /// Adds a process with plain facts and no sockets.
+    pub(super) fn process(mut self, number: i32, ppid: i32) -> Scene {
+        self.rows.push(plain_row(pid(number), ppid, id(number).start));
+        self.answer(Question::Facts(id(number)), Answer::Facts(Box::new(plain_facts(number))))
+            .answer(Question::Sockets(id(number)), Answer::Sockets(Sockets::default()))
+            .answer(Question::Terminals(id(number)), Answer::Terminals(Vec::new()))
+    }
+
+    /// Changes a row.
+    pub(super) fn row(mut self, number: i32, change: impl FnOnce(&mut Row)) -> Scene {
+        change(self.rows.iter_mut().find(|row| row.id.pid.number() == number).unwrap());
+        self
+    }
+
+    /// Makes a process a zombie without threads.
+    pub(super) fn dead(self, number: i32) -> Scene {
+        self.row(number, |row| row.state = State::Zombie)
+    }
+
+    /// Takes a process out of the table.
+    pub(super) fn without(mut self, number: i32) -> Scene {
+        self.rows.retain(|row| row.id.pid.number() != number);
+        self
+    }
+
+    /// Changes the facts of a process.
+    pub(super) fn facts(mut self, number: i32, change: impl FnOnce(&mut Facts)) -> Scene {
+        let answer = self.answers.get_mut(&Question::Facts(id(number)));
+        let Some(Ok(Answer::Facts(facts))) = answer else { panic!("no facts of {number}") };
+        change(facts);
+        self
+    }
+
+    /// The root stands in `path`, which is inode 700 of device 8.
+    pub(super) fn stands_in(self, path: &str, fate: Known<Fate>) -> Scene {
+        self.facts(ROOT, |facts| facts.cwd = Ok(Directory { fate, ..directory(path) }))
+    }
+
+    /// Answers a question.
+    pub(super) fn answer(mut self, question: Question, answer: Answer) -> Scene {
+        self.answers.insert(question, Ok(answer));
+        self
+    }
+
+    /// Answers that it could not be told.
+    pub(super) fn refused(mut self, question: Question, reason: Reason) -> Scene {
+        self.answers.insert(question, Err(Unknown::new(reason, "it")));
+        self
+    }
+
+    /// Takes an answer back.
+    pub(super) fn unasked(mut self, question: &Question) -> Scene {
+        self.answers.remove(question);
+        self
+    }
+
+    /// A descriptor of any process.
+    pub(super) fn fd(self, number: i32, fd: u32, channel: Channel) -> Scene {
+        self.answer(Question::Channel { of: id(number), fd }, Answer::Channel(channel))
+    }
+
+    /// Who holds the far end of a descriptor; everybody was readable.
+    pub(super) fn held_by(self, number: i32, fd: u32, holders: &[i32]) -> Scene {
+        self.census(number, fd, holders, Census::Whole)
+    }
+
+    /// Who holds the far end of a descriptor, as far as the search reached.
+    pub(super) fn census(self, number: i32, fd: u32, holders: &[i32], census: Census) -> Scene {
+        let seen = holders.iter().copied().map(id).collect();
+        self.answer(Question::Holders { of: id(number), fd }, Answer::Holders(Holders { seen, census }))
+    }
+
+    /// What is at a path.
+    pub(super) fn path(self, path: &str, answer: PathAnswer) -> Scene {
+        self.answer(Question::Path { of: id(ROOT), path: path.into() }, Answer::Path(answer))
+    }
+
+    /// Who bears a number that the root names.
+    pub(super) fn owner(self, number: i32, owner: Owner) -> Scene {
+        self.answer(Question::Owner { of: id(ROOT), pid: pid(number) }, Answer::Owner(owner))
+    }
+
+    /// Bytes that a process moved.
+    pub(super) fn activity(self, number: i32) -> Scene {
+        self.answer(Question::Activity(id(number)), Answer::Activity(Activity { read: 1, written: 1 }))
+    }
+
+    /// The sockets of a process.
+    pub(super) fn sockets(
+        self,
+        number: i32,
+        listeners: Vec<Listener>,
+        connections: Vec<Connection>,
+    ) -> Scene {
+        self.answer(Question::Sockets(id(number)), Answer::Sockets(Sockets { listeners, connections }))
+    }
+
+    /// A value of the policy's captures.
+    pub(super) fn capture(mut self, name: &str, value: &str) -> Scene {
+        self.captures.insert(name.into(), value.into());
+        self
+    }
+
+    /// Another tree that policy `policy` matches, with one capture.
+    pub(super) fn other(self, policy: &str, root: i32, tree: &[i32], capture: Option<(&str, &str)>) -> Scene {
+        self.other_as(policy, root, tree, capture, Standing::Judged)
+    }
+
+    /// The same, with its standing.
+    pub(super) fn other_as(
+        mut self,
+        policy: &str,
+        root: i32,
+        tree: &[i32],
+        capture: Option<(&str, &str)>,
+        standing: Standing,
+    ) -> Scene {
+        self.others.push(Other {
+            policy: policy.into(),
+            root: id(root),
+            captures: capture.into_iter().map(|(name, value)| (name.into(), value.into())).collect(),
+            tree: tree.iter().copied().map(id).collect(),
+            standing,
+        });
+        self
+    }
+
+    /// The argument vector of this process could not be read.
+    pub(super) fn unread(mut self, number: i32) -> Scene {
+        self.unread.insert(number);
+        self
+    }
+
+    /// The moment of the look.
+    pub(super) fn now(mut self, now: Moment) -> Scene {
+        self.now = now;
+        self
+    }
+
+    /// Only the owner connects to this socket, as every policy says.
+    pub(super) fn private(mut self, name: &str) -> Scene {
+        self.private.push(literal(name));
+        self
+    }
+
+    /// Weighs by `weigh` and checks what comes of it.
+    #[track_caller]
+    pub(super) fn check_by(&self, weigh: impl FnOnce(&Case<'_>) -> Found<Finding>, expected: &Says) {
+        let found = self.case(weigh);
+        let fits = match (expected, &found) {
+            (Says::Yes(part), Ok(Finding { holds: Holds::Yes, why, .. }))
+            | (Says::No(part), Ok(Finding { holds: Holds::No, why, .. })) => why.contains(part),
+            (Says::Unknown(part), Err(Blank::Unknown(why))) => why.to_string().contains(part),
+            (Says::Asks(questions), Err(Blank::Ask(asked))) => questions == asked,
+            _ => false,
+        };
+        assert!(fits, "expected {expected:?}, found {found:?}");
+    }
+
+    /// Weighs by a rule with these settings and checks what comes of it.
+    #[track_caller]
+    pub(super) fn check(&self, rule: &Rule, settings: &[(&'static str, Setting)], expected: &Says) {
+        let settings: BTreeMap<&'static str, Setting> = settings.iter().cloned().collect();
+        for name in settings.keys() {
+            assert!(rule.spec.settings.iter().any(|spec| spec.name == *name), "no setting {name}");
+        }
+        self.check_by(|case| (rule.weigh)(case, Settings(&settings)), expected);
+    }
+
+    /// Hands out the case of the root.
+    pub(super) fn case<T>(&self, look_at: impl FnOnce(&Case<'_>) -> T) -> T {
+        let table = Table::new(self.rows.clone());
+        let tree = descendants(&table, id(ROOT));
+        let arguments = self
+            .rows
+            .iter()
+            .map(|row| Arguments {
+                id: row.id,
+                uid: Uid(1000),
+                argv: if self.unread.contains(&row.id.pid.number()) {
+                    Err(Unknown::new(Reason::Denied, "its arguments"))
+                } else {
+                    Ok(vec![BString::from("server")].into())
+                },
+            })
+            .collect();
+        let mut look = Look::new(Snapshot {
+            boot: BootId("boot".into()),
+            began: Clocks { boot: self.now, monotonic: self.now.0, wall: 0 },
+            table,
+            arguments,
+            own: Own {
+                pid: pid(99),
+                uid: Uid(1000),
+                sid: 99,
+                namespaces: Ok(namespaces()),
+                home: None,
+                scope: Scope::User,
+            },
+            configured: vec![McpServer {
+                name: "server".into(),
+                file: "servers.json".into(),
+                command: "server".into(),
+                args: Vec::new(),
+            }],
+            gaps: Vec::new(),
+        });
+        look.answers = self.answers.clone();
+        let config = config(&self.private);
+        look_at(&Case {
+            look: &look,
+            memory: &Ledger::default(),
+            config: &config,
+            policy: &config.policies[0],
+            root: look.snapshot.table.at(pid(ROOT)).unwrap(),
+            captures: &self.captures,
+            tree: &tree,
+            others: &self.others,
+        })
+    }
+}
+
+pub(super) fn namespaces() -> Namespaces {
+    Namespaces { pid: 1, mount: 1, net: 1, time: 1, user: 1 }
+}
+
+pub(super) fn file(dev: u64, ino: u64) -> FileId {
+    FileId { dev, ino }
+}
+
+fn directory(path: &str) -> Directory {
+    Directory { path: path.into(), file: file(8, 700), fate: Ok(Fate::Linked), on: FileSystem::Local }
+}
+
+fn plain_facts(number: i32) -> Facts {
+    Facts {
+        id: id(number),
+        uid: Ok(Uid(1000)),
+        argv: Ok(vec!["server".into()]),
+        exe: Ok(Executable { path: "/usr/bin/server".into(), file: file(8, 9) }),
+        cwd: Ok(directory("/")),
+        env: Ok(BTreeMap::new()),
+        cgroup: Ok("/".into()),
+        namespaces: Ok(namespaces()),
+        tracer: Ok(None),
+        hangup: Ok(Hangup::Default),
+        freezer: Ok(Freezer::Thawed),
+        unique: None,
+    }
+}
+
+/// The directory of inode 600 of device 8, on a local file system that is mounted at `/`.
+pub(super) fn parent(path: &str) -> Parent {
+    Parent { path: path.into(), file: file(8, 600), mount: "/".into(), on: FileSystem::Local }
+}
+
+pub(super) fn pipe(far: FarEnd) -> Channel {
+    Channel { kind: ChannelKind::Pipe { inode: 5 }, far: Ok(far), unread: Ok(0) }
+}
+
+pub(super) fn stream(far: FarEnd) -> Channel {
+    Channel { kind: ChannelKind::Stream { inode: 6 }, ..pipe(far) }
+}
+
+/// A descriptor that has no far end.
+pub(super) fn plain(kind: ChannelKind) -> Channel {
+    let none = || Unknown::new(Reason::Unsupported, "its far end");
+    Channel { kind, far: Err(none()), unread: Err(none()) }
+}
+
+pub(super) fn listener(family: Family, name: &str) -> Listener {
+    Listener { family, name: name.into(), inode: 70, file: None, pending: 0 }
+}
+
+pub(super) fn connection(family: Family, name: &str, peer: Peer) -> Connection {
+    Connection { family, name: name.into(), inode: 71, peer }
+}
+
+pub(super) fn text(text: &str) -> Setting {
+    Setting::Text(text.into())
+}
+
+/// A template of one capture.
+pub(super) fn captured(name: &str) -> Setting {
+    Setting::Template(Template {
+        text: format!("{{{name}}}"),
+        parts: vec![TemplatePart::Capture(name.into())],
+    })
+}
+
+/// A glob of one literal.
+pub(super) fn literal(text: &str) -> Glob {
+    Glob { text: text.into(), parts: vec![GlobPart::Literal(text.into())] }
+}
+
+fn config(private: &[Glob]) -> Config {
+    let by_stdin =
+        || Condition { rule: "stdin-abandoned", strength: Strength::Proof, settings: BTreeMap::new() };
+    let policy = |name: &str, conditions: Vec<Condition>| Policy {
+        name: name.into(),
+        origin: Origin::Builtin,
+        about: "servers".into(),
+        mode: Mode::Reap,
+        matches: vec![Match::McpConfigured],
+        captures: BTreeMap::new(),
+        reap_when: vec![Line { conditions, by_knowledge: None }],
+        spare_when: Vec::new(),
+        proof: ProofNeed::Required,
+        ladder: Ladder(Vec::new()),
+        private_listeners: private.to_vec(),
+        detached: Detached::Spare,
+    };
+    Config {
+        mode: Mode::Reap,
+        confirm: Confirm {
+            looks: 2,
+            apart: Duration::from_secs(10),
+            min_age: Duration::from_mins(1),
+            probe_timeout: Duration::from_secs(2),
+        },
+        limits: Limits { trees_per_sweep: 20, processes_per_tree: 500, same_cause: 5 },
+        ladder: Ladder(Vec::new()),
+        keep: Keep::default(),
+        scope: AdmitEnv::Everybody,
+        journal: JournalSettings { keep: Duration::from_hours(24), arguments: ArgumentsShown::Redacted },
+        policies: vec![
+            policy("server", vec![by_stdin()]),
+            policy("worker", vec![by_stdin()]),
+            policy("picky", vec![by_stdin(), by_stdin()]),
+        ],
+    }
+}
+
+/// Checks that the finding counts at once without `for`, and only after the span with it.
+#[track_caller]
+pub(super) fn lasts(scene: &Scene, rule: &Rule) {
+    let span = Duration::from_mins(5);
+    for (settings, lasting) in
+        [(BTreeMap::new(), None), (BTreeMap::from([("for", Setting::Duration(span))]), Some(span))]
+    {
+        let found = scene.case(|case| (rule.weigh)(case, Settings(&settings)));
+        assert_eq!(found.map(|finding| (finding.holds, finding.lasting)), Ok((Holds::Yes, lasting)));
+    }
+}

@@ -1,0 +1,21 @@
+//! Linux: everything comes from `/proc`, by our own readers.
+
+mod cgroup;
+mod directory;
+mod facts;
+mod host;
+mod mounts;
+mod owner;
+mod path;
+mod pinned;
+mod scan;
+mod stat;
+mod status;
+mod vectors;
+
+pub(in crate::observe) use facts::{activity, arguments, facts};
+pub(in crate::observe) use host::{boot_id, clocks, gaps, own, prepare_aside};
+pub(in crate::observe) use owner::owner;
+pub(in crate::observe) use path::path;
+pub(in crate::observe) use pinned::Pinned;
+pub(in crate::observe) use scan::Scanner;

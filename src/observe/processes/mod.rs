@@ -1,0 +1,49 @@
+//! Picks the platform that reads processes: one folder or file each, with one and the same inner interface.
+//!
+//! The rest of `observe` uses these names and no others; each platform provides all of them.
+//!
+//! ```text
+//! struct Scanner                                    // what is kept open between scans
+//!   Scanner::open() -> Result<Scanner, ObserveError>
+//!   Scanner::scan(&mut self, &mut Table) -> Result<u32, ObserveError>
+//!                                                   // refills and indexes the table; who vanishes is left out,
+//!                                                   // and how many are there but refused is returned
+//!   Scanner::user(&self, id: ProcessId) -> Known<Uid>
+//!                                                   // cheap and never hangs: asked for everybody once
+//!
+//! struct Pinned                                     // a handle that stays on one process, whoever gets its number
+//!   Pinned::open(id: ProcessId) -> Known<Pinned>    // Vanished where the start is another
+//!   Pinned::life(&self) -> Life
+//!
+//! fn arguments(id: ProcessId) -> Known<Vec<BString>>           // may hang: runs in the aside process
+//! fn facts(id: ProcessId, env_names: &BTreeSet<BString>) -> Known<Facts>                  // the same
+//! fn path(of: ProcessId, path: &BStr) -> Known<PathAnswer>                                // the same
+//! fn owner(of: ProcessId, pid: Pid) -> Known<Owner>                                       // the same
+//! fn activity(id: ProcessId) -> Known<Activity>                                           // the same
+//!
+//! fn boot_id() -> Result<BootId, ObserveError>
+//! fn own(scope: Scope, home: Option<BString>) -> Own
+//! fn clocks() -> Clocks
+//! fn gaps() -> Vec<Gap>                             // what this machine hides from us
+//! fn prepare_aside()                                // called once by the aside process: die with the parent
+//!
+//! // macOS only; on Linux these need a dump of all sockets and are in `stdio` and `sockets`:
+//! fn channel(of: ProcessId, fd: u32) -> Known<Channel>
+//! fn holders(of: ProcessId, fd: u32) -> Known<Holders>
+//! fn sockets(of: ProcessId) -> Known<Sockets>
+//! ```
+
+#[cfg(target_os = "linux")]
+mod linux;
+#[cfg(target_os = "macos")]
+mod macos;
+
+#[cfg(target_os = "linux")]
+pub(super) use linux::{
+    Pinned, Scanner, activity, arguments, boot_id, clocks, facts, gaps, own, owner, path, prepare_aside,
+};
+#[cfg(target_os = "macos")]
+pub(super) use macos::{
+    Pinned, Scanner, activity, arguments, boot_id, channel, clocks, facts, gaps, holders, own, owner, path,
+    prepare_aside, sockets,
+};

@@ -1,0 +1,447 @@
+//! Every file of `tests/configs`, and `config.example.toml` against the defaults.
+#![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests read their files, and panic")]
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use bstr::{BStr, BString};
+use proptest::prelude::*;
+use reapd::config::policy::{Config, Match, Policy, Setting};
+use reapd::config::{self, Context, Fault, Source, Whole};
+use reapd::model::rule::{Need, Place, RuleSpec, SettingKind, SettingSpec, Strength};
+use reapd::model::verdict::Mode;
+
+const fn setting(name: &'static str, kind: SettingKind, need: Need) -> SettingSpec {
+    SettingSpec { name, kind, need, doc: "what it means" }
+}
+
+const fn rule(
+    name: &'static str,
+    strength: Strength,
+    settings: &'static [SettingSpec],
+    bare: Option<&'static str>,
+    place: Place,
+) -> RuleSpec {
+    RuleSpec { name, strength, summary: "what it finds", doc: "", settings, bare, place }
+}
+
+use Need::{Optional, Required};
+use Place::{ReapWhen, SpareWhen};
+use SettingKind::{Duration, Number, Patterns, Template, Text, Word};
+use Strength::{Proof, Sign};
+
+/// The rules as their specs will be.
+static RULES: &[&RuleSpec] = &[
+    &rule(
+        "cwd-gone",
+        Proof,
+        &[setting("path", Template, Optional), setting("roots", Patterns, Optional)],
+        Some("path"),
+        ReapWhen,
+    ),
+    &rule(
+        "owner-gone",
+        Proof,
+        &[setting("pid", Template, Optional), setting("spawner", Word(&["dies-with"]), Optional)],
+        Some("pid"),
+        ReapWhen,
+    ),
+    &rule("stdin-abandoned", Proof, &[], None, ReapWhen),
+    &rule(
+        "channel-abandoned",
+        Proof,
+        &[setting("read", Number, Required), setting("write", Number, Required)],
+        None,
+        ReapWhen,
+    ),
+    &rule(
+        "companion-gone",
+        Proof,
+        &[setting("policy", Text, Required), setting("key", Text, Required)],
+        None,
+        ReapWhen,
+    ),
+    &rule("terminal-gone", Proof, &[], None, ReapWhen),
+    &rule("stdin-ended", Sign, &[setting("for", Duration, Optional)], None, ReapWhen),
+    &rule(
+        "no-clients",
+        Sign,
+        &[setting("socket", Template, Optional), setting("for", Duration, Optional)],
+        Some("socket"),
+        ReapWhen,
+    ),
+    &rule("no-children", Sign, &[setting("for", Duration, Optional)], None, ReapWhen),
+    &rule("idle", Sign, &[setting("for", Duration, Required)], Some("for"), ReapWhen),
+    &rule("reparented", Sign, &[], None, ReapWhen),
+    &rule("older-than", Sign, &[setting("age", Duration, Required)], Some("age"), ReapWhen),
+    &rule("clients", Sign, &[setting("socket", Template, Optional)], Some("socket"), SpareWhen),
+];
+
+fn context() -> Context<'static> {
+    Context { rules: RULES, home: Some(BStr::new("/home/ana")) }
+}
+
+fn load(text: &str) -> Result<Whole, Vec<Fault>> {
+    config::load_whole(Some(Source { name: "config.toml", text }), &context())
+}
+
+fn defaults() -> Config {
+    config::load(None, &context()).unwrap()
+}
+
+fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/configs").join(name)
+}
+
+fn files(name: &str) -> Vec<(PathBuf, String)> {
+    let mut files: Vec<_> = fs::read_dir(folder(name))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "toml"))
+        .map(|path| (path.clone(), fs::read_to_string(path).unwrap()))
+        .collect();
+    files.sort();
+    assert!(!files.is_empty());
+    files
+}
+
+fn drawn(faults: &[Fault], text: &str) -> String {
+    let mut out = String::new();
+    for fault in faults {
+        writeln!(out, "{}", config::render(fault, text)).unwrap();
+    }
+    out
+}
+
+#[test]
+fn valid_files_load() {
+    for (path, text) in files("valid") {
+        if let Err(faults) = load(&text) {
+            panic!("{}\n{}", path.display(), drawn(&faults, &text));
+        }
+    }
+}
+
+/// `REAPD_BLESS=1` writes what is drawn now; read it before it is committed.
+#[test]
+fn invalid_files_are_refused_as_written() {
+    let bless = std::env::var_os("REAPD_BLESS").is_some();
+    let mut wrong = String::new();
+    for (path, text) in files("invalid") {
+        let Err(faults) = load(&text) else { panic!("{} was not refused", path.display()) };
+        let drawn = drawn(&faults, &text);
+        let expected = path.with_extension("txt");
+        if bless {
+            fs::write(&expected, &drawn).unwrap();
+        }
+        if fs::read_to_string(&expected).unwrap_or_default() != drawn {
+            write!(wrong, "{}\n{drawn}", path.display()).unwrap();
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}
+
+/// The example without what it marks as an example of one's own.
+fn example() -> String {
+    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("config.example.toml")).unwrap();
+    let mut kept = String::new();
+    let mut example = false;
+    for line in text.lines() {
+        if line.starts_with('[') {
+            example = line.contains("e.g.");
+        }
+        if !example && !line.contains("e.g.") {
+            kept.push_str(line);
+            kept.push('\n');
+        }
+    }
+    kept
+}
+
+#[test]
+fn the_example_is_the_defaults_key_by_key() {
+    let whole = load(&example()).map_err(|faults| drawn(&faults, &example())).unwrap();
+    assert_eq!(whole, config::load_whole(None, &context()).unwrap());
+    // And nothing is left out: each key must be there, or a default could change unseen.
+    for key in [
+        "mode = ",
+        "looks = ",
+        "apart = ",
+        "min-age = ",
+        "probe-timeout = ",
+        "trees-per-sweep = ",
+        "processes-per-tree = ",
+        "same-cause = ",
+        "ladder = ",
+        "keep = ",
+        "arguments = ",
+    ] {
+        assert!(example().lines().any(|line| line.starts_with(key)), "{key}");
+    }
+    for name in config::builtin_names() {
+        assert!(example().lines().any(|line| line.starts_with(&format!("{name} = "))), "{name}");
+    }
+}
+
+#[test]
+fn the_whole_example_loads_with_its_examples_too() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("config.example.toml");
+    let text = fs::read_to_string(path).unwrap();
+    let whole = load(&text).map_err(|faults| drawn(&faults, &text)).unwrap();
+    assert!(whole.config.policies.iter().any(|policy| policy.name == "preview-server"));
+    assert_ne!(whole.config.keep, defaults().keep);
+}
+
+#[test]
+fn built_in_policies_are_named_for_their_files_and_sorted() {
+    assert!(config::builtin_names().is_sorted());
+    let whole = config::load_whole(None, &context()).unwrap();
+    let mut names: Vec<&str> =
+        whole.config.policies.iter().chain(&whole.off).map(|policy| policy.name.as_str()).collect();
+    names.sort_unstable();
+    assert_eq!(names, config::builtin_names());
+    let off: Vec<&str> = whole.off.iter().map(|policy| policy.name.as_str()).collect();
+    assert_eq!(off, ["deleted-worktree"]);
+    let report: Vec<&str> = whole
+        .config
+        .policies
+        .iter()
+        .filter(|policy| policy.mode == Mode::Report)
+        .map(|policy| policy.name.as_str())
+        .collect();
+    assert_eq!(report, ["agent-shell", "headless-browser", "mcp-debugger-jvm"]);
+}
+
+#[test]
+fn built_in_policies_load_with_the_rules_there_are() {
+    let rules: Vec<&RuleSpec> = reapd::judge::rules::ALL.iter().map(|rule| &rule.spec).collect();
+    let whole = config::load_whole(None, &Context { rules: &rules, home: None });
+    let whole = whole.map_err(|faults| format!("{faults:#?}")).unwrap();
+    assert_eq!(whole.config.policies.len() + whole.off.len(), config::builtin_names().len());
+}
+
+#[test]
+fn no_built_in_policy_goes_without_proof() {
+    let whole = config::load_whole(None, &context()).unwrap();
+    for policy in whole.config.policies.iter().chain(&whole.off) {
+        for line in &policy.reap_when {
+            let proof = line.conditions.iter().any(|condition| condition.strength == Proof);
+            assert!(proof && line.by_knowledge.is_none(), "{}", policy.name);
+        }
+    }
+}
+
+#[test]
+fn a_policy_of_the_same_name_replaces_ours_whole() {
+    let text = "[process.mcp-server]\nmatch = { program = \"x\" }\nreap-when = [{ terminal-gone = true }]\n";
+    let config = load(text).unwrap().config;
+    let policy = config.policies.iter().find(|policy| policy.name == "mcp-server").unwrap();
+    assert_eq!(policy.matches.len(), 1);
+    assert_eq!(policy.ladder, config.ladder);
+}
+
+#[test]
+fn the_mode_of_the_whole_run_bounds_every_policy() {
+    let config = load("mode = \"report\"\n").unwrap().config;
+    assert!(config.policies.iter().all(|policy| policy.mode == Mode::Report));
+}
+
+#[test]
+fn roots_of_deleted_worktrees_come_from_the_operator_a21() {
+    let text = "[builtin]\ndeleted-worktree = { mode = \"reap\", roots = [\"~/src/*/.worktrees\"] }\n";
+    let config = load(text).unwrap().config;
+    let policy = config.policies.iter().find(|policy| policy.name == "deleted-worktree").unwrap();
+    assert_eq!(policy.mode, Mode::Reap);
+    let [Match::Roots(roots)] = policy.matches.as_slice() else { panic!("{:?}", policy.matches) };
+    assert!(roots[0].fits_at_or_below(BStr::new("/home/ana/src/app/.worktrees/fix/src")));
+    assert!(!roots[0].fits_at_or_below(BStr::new("/home/ana/src/app")));
+    assert_eq!(policy.reap_when[0].conditions[0].settings["roots"], Setting::Patterns(roots.clone()));
+}
+
+#[test]
+fn what_is_set_by_command_is_read_back() {
+    let text = config::set_builtin_mode("# mine\n", "codex-broker", Mode::Report).unwrap();
+    let config = load(&text).unwrap().config;
+    let policy = config.policies.iter().find(|policy| policy.name == "codex-broker").unwrap();
+    assert_eq!(policy.mode, Mode::Report);
+}
+
+/// Says which built-in policies match, by shape alone.
+fn matching(executable: &str, words: &[&str]) -> Vec<String> {
+    let argv: Vec<BString> = words.iter().map(|word| BString::from(*word)).collect();
+    let fits = |policy: &&Policy| {
+        policy.matches.iter().any(|form| match form {
+            Match::Shape { programs, args } => {
+                config::fits_shape(programs, args.as_deref(), Some(BStr::new(executable)), &argv)
+            }
+            Match::McpConfigured | Match::Roots(_) => false,
+        })
+    };
+    defaults().policies.iter().filter(fits).map(|policy| policy.name.clone()).collect()
+}
+
+#[track_caller]
+fn check(executable: &str, command: &str, want: &[&str]) {
+    let words: Vec<&str> = command.split(' ').collect();
+    assert_eq!(matching(executable, &words), want, "{command}");
+}
+
+#[test]
+fn the_broker_and_nothing_like_it() {
+    let broker = "/usr/bin/node /home/ana/.claude/plugins/cache/x/scripts/app-server-broker.mjs serve --endpoint \
+                  unix:/tmp/cxc-Ab12Cd/broker.sock --cwd /home/ana/w --pid-file /tmp/cxc-Ab12Cd/broker.pid";
+    check("/usr/bin/node", broker, &["codex-broker"]);
+    check("/usr/bin/vim", "vim app-server-broker.mjs serve", &[]);
+    check("/usr/bin/node", "node build.js app-server-broker.mjs serve", &[]);
+    check("/usr/bin/node", "node /x/app-server-broker.mjs", &[]);
+    check("/usr/bin/node", "node /x/bin/codex app-server", &[]);
+    check("/opt/codex", "codex -c features.code_mode_host=true app-server", &[]);
+    check("/opt/codex", "codex -s read-only -a untrusted", &["agent-shell"]);
+    let argv: Vec<BString> = broker.split(' ').map(BString::from).collect();
+    let config = defaults();
+    let policy = config.policies.iter().find(|policy| policy.name == "codex-broker").unwrap();
+    let captured = config::capture(&policy.captures, &argv, &std::collections::BTreeMap::new());
+    assert_eq!(captured["workspace"], "/home/ana/w");
+    assert_eq!(captured["socket"], "/tmp/cxc-Ab12Cd/broker.sock");
+}
+
+#[test]
+fn stdio_servers_and_their_wrappers_a01() {
+    let only = &["mcp-server"];
+    let titled = ["npm exec @modelcontextprotocol/server-memory@0.6 --x", "", "", ""];
+    assert_eq!(matching("/usr/bin/node", &titled), only);
+    assert_eq!(matching("/usr/bin/node", &["npm exec cowsay mcp-server-git", ""]), [""; 0]);
+    check("/usr/bin/node", "node /usr/bin/npx -y @playwright/mcp@latest --headless", only);
+    check("/usr/bin/node", "node /home/ana/.npm/_npx/1f/node_modules/.bin/mcp-server-filesystem /srv", only);
+    check("/usr/bin/node", "node /x/node_modules/@modelcontextprotocol/server-memory/dist/index.js", only);
+    check("/home/ana/.local/bin/uv", "uv tool uvx mcp-server-git", only);
+    check(
+        "/usr/bin/python3.12",
+        "/home/ana/.cache/uv/a/bin/python /home/ana/.cache/uv/a/bin/mcp-server-git",
+        only,
+    );
+    check("/usr/bin/python3", "python3 -m mcp_server_time", only);
+    // Somebody who reads or builds one.
+    check("/usr/bin/vim", "vim /x/node_modules/@modelcontextprotocol/server-memory/dist/index.js", &[]);
+    check("/usr/bin/node", "node /x/node_modules/.bin/tsc mcp-server-git", &[]);
+    check("/usr/bin/python3", "python3 -m pytest mcp_server_time", &[]);
+    check("/opt/codex", "codex mcp list", &[]);
+}
+
+#[test]
+fn workers_and_adapters_of_the_debugger_but_no_editors() {
+    check(
+        "/usr/bin/node",
+        "node --trace-uncaught --trace-exit /x/dist/proxy/proxy-bootstrap.js --mcp-owner-pid=12 --mcp-session-id=ab",
+        &["mcp-debugger"],
+    );
+    let adapter = "node /x/vendor/js-debug/vsDebugServer.cjs 4711 127.0.0.1";
+    check("/usr/bin/node", adapter, &[]);
+    let tagged = format!("{adapter} --mcp-owner-pid=12 --mcp-session-id=ab");
+    check("/usr/bin/node", &tagged, &["mcp-debugger-adapter"]);
+}
+
+#[test]
+fn language_servers_and_not_their_batch_uses_a13() {
+    let only = &["language-server"];
+    check("/x/rust-analyzer", "rust-analyzer", only);
+    check("/x/rust-analyzer", "rust-analyzer analysis-stats .", &[]);
+    check("/usr/bin/gopls", "gopls serve", only);
+    check("/usr/bin/gopls", "gopls check x.go", &[]);
+    check("/usr/bin/node", "node /x/node_modules/.bin/typescript-language-server --stdio", only);
+    check("/usr/bin/node", "node /x/node_modules/pyright/index.js .", &[]);
+    check("/x/jre/bin/java", "/x/jre/bin/java -Xmx1G org.javacs.kt.MainKt", only);
+    check("/usr/bin/java", "java org.gradle.launcher.daemon.bootstrap.GradleDaemon 8.5", &[]);
+}
+
+#[test]
+fn browsers_with_a_profile_to_throw_away_a08() {
+    let only = &["headless-browser"];
+    check(
+        "/x/chrome",
+        "chrome --disable-x --user-data-dir=/home/ana/.cache/ms-playwright/mcp-chrome-1 --remote-debugging-pipe",
+        only,
+    );
+    check("/x/chrome", "chrome --disable-x --remote-debugging-pipe --user-data-dir=/tmp/p --headless", only);
+    check("/x/chrome", "chrome --type=renderer --remote-debugging-pipe --user-data-dir=/tmp/p", &[]);
+    check("/x/chrome", "chrome --a --remote-debugging-pipe --user-data-dir=/home/ana/.config/chrome", &[]);
+    check("/x/chrome", "chrome --a --remote-debugging-port=9222 --user-data-dir=/tmp/p", &[]);
+    check("/x/chrome", "chrome --a --remote-debugging-pipe", &[]);
+}
+
+#[test]
+fn tool_shells_by_their_snapshot() {
+    let shell = |command| matching("/usr/bin/zsh", &["/bin/zsh", "-c", "-l", command]);
+    let marked = "source /home/ana/.claude/shell-snapshots/snapshot-zsh-1-ab.sh && eval 'make check'";
+    assert_eq!(shell(marked), ["agent-shell"]);
+    assert_eq!(shell("make check"), [""; 0]);
+}
+
+#[test]
+fn the_rest_of_the_families() {
+    check("/x/executor", "executor mcp", &["executor-tool"]);
+    check("/x/executor", "executor daemon run --port 4789 --foreground", &[]);
+    check("/usr/bin/docker", "docker mcp gateway run --servers x", &["docker-agent-tool"]);
+    check("/usr/bin/docker", "docker run -i --rm mcp/x", &[]);
+}
+
+fn within(faults: &[Fault], text: &str) -> Result<(), TestCaseError> {
+    let lines = text.split('\n').count();
+    for fault in faults {
+        let line = text.split('\n').nth(fault.line - 1);
+        prop_assert!(fault.line <= lines, "{fault:?}");
+        let width = line.unwrap_or_default().chars().count();
+        prop_assert!(fault.column >= 1 && fault.column <= width + 1, "{fault:?}");
+        prop_assert!(fault.length >= 1 && fault.column + fault.length <= width + 2, "{fault:?}");
+        let drawn = config::render(fault, text);
+        prop_assert!(!drawn.contains(['\x1b', '\r']), "unescaped");
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_text_is_read_without_panic(text in "\\PC{0,80}|[\\s\\S]{0,80}") {
+        if let Err(faults) = load(&text) {
+            within(&faults, &text)?;
+        }
+    }
+
+    #[test]
+    fn a_file_damaged_anywhere_has_its_faults_within(
+        from in any::<prop::sample::Index>(),
+        cut in 0_usize..30,
+        with in "[\\]\\[{}=\"'\\\\#,.a-z0-9~*\n\r\u{e4}\u{1b}-]{0,6}",
+    ) {
+        let mut text = fs::read_to_string(folder("valid/everything.toml")).unwrap();
+        let mut from = from.index(text.len());
+        let mut to = (from + cut).min(text.len());
+        while !text.is_char_boundary(from) { from -= 1; }
+        while !text.is_char_boundary(to) { to += 1; }
+        text.replace_range(from..to, &with);
+        if let Err(faults) = load(&text) {
+            within(&faults, &text)?;
+        }
+    }
+}
+
+#[test]
+fn deep_nesting_is_refused_and_not_a_crash() {
+    for text in [
+        format!("a = {}", "[".repeat(100_000)),
+        format!("a = {}", "{ a = ".repeat(100_000)),
+        format!("[{}a]", "a.".repeat(100_000)),
+    ] {
+        assert!(load(&text).is_err());
+    }
+}
+
+#[test]
+fn sixty_thousand_faults_on_one_line_are_soon_told() {
+    let keys: Vec<String> = (0..60_000).map(|at| format!("k{at}=1")).collect();
+    let faults = load(&format!("confirm = {{ {} }}", keys.join(","))).unwrap_err();
+    assert_eq!(faults.len(), 100);
+}

@@ -1,0 +1,9 @@
+//! Tests against real processes and the real binary, all in one. Each marks what it starts and ends it by its number.
+#![allow(clippy::disallowed_methods, reason = "tests start programs and read files")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+#[cfg(target_os = "linux")]
+mod channels;
+mod config;
+#[cfg(target_os = "linux")]
+mod observe;

@@ -1,0 +1,564 @@
+//! Looks at real processes in the states that fool a reader of `/proc`.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use bstr::BString;
+use reapd::model::facts::{Facts, Fate};
+use reapd::model::id::{Pid, ProcessId};
+use reapd::model::known::{Known, Reason};
+use reapd::model::look::{Scope, Snapshot};
+use reapd::model::question::{Answer, Owner, PathAnswer, Question};
+use reapd::model::table::{Kernel, State};
+use reapd::observe::{Life, Observer, Setup};
+
+const NONCE: &str = "REAPD_TEST_NONCE";
+
+/// A process of ours, ended when the test ends, whatever it ends with.
+struct Started(Child);
+
+impl Started {
+    fn new(command: &mut Command) -> Started {
+        let child = command
+            .env(NONCE, std::process::id().to_string())
+            .stdin(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        Started(child)
+    }
+
+    /// Starts a shell script that says "ready" and then waits.
+    fn script(text: &str, within: &Path) -> Started {
+        let mut started = Started::new(
+            Command::new("sh")
+                .arg("-c")
+                .arg(format!("{text}\necho ready\nexec sleep 300"))
+                .current_dir(within)
+                .stdout(Stdio::piped()),
+        );
+        started.ready();
+        started
+    }
+
+    fn ready(&mut self) {
+        let mut line = String::new();
+        BufReader::new(self.0.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "ready\n");
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::new(i32::try_from(self.0.id()).unwrap()).unwrap()
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn setup(aside: &str) -> Setup {
+    Setup {
+        scope: if is_root() { Scope::Host } else { Scope::User },
+        probe_timeout: Duration::from_secs(5),
+        env_names: BTreeSet::from([BString::from(NONCE)]),
+        aside: PathBuf::from(aside),
+        home: None,
+    }
+}
+
+fn observer() -> Observer {
+    Observer::open(setup(env!("CARGO_BIN_EXE_reapd"))).unwrap()
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+fn id(snapshot: &Snapshot, pid: Pid) -> ProcessId {
+    snapshot.table.at(pid).expect("it is in the table").id
+}
+
+fn ask(observer: &mut Observer, snapshot: &Snapshot, question: Question) -> Known<Answer> {
+    let mut answers = observer.answer(snapshot, std::slice::from_ref(&question));
+    let (asked, answer) = answers.pop().unwrap();
+    assert_eq!((asked, answers.len()), (question, 0));
+    answer
+}
+
+fn facts(started: &Started) -> Facts {
+    let mut observer = observer();
+    let snapshot = observer.table().unwrap();
+    let question = Question::Facts(id(&snapshot, started.pid()));
+    match ask(&mut observer, &snapshot, question) {
+        Ok(Answer::Facts(facts)) => *facts,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn path(observer: &mut Observer, started: &Started, path: &Path) -> Known<PathAnswer> {
+    use std::os::unix::ffi::OsStrExt as _;
+    let snapshot = observer.table().unwrap();
+    let of = id(&snapshot, started.pid());
+    let question = Question::Path { of, path: path.as_os_str().as_bytes().into() };
+    ask(observer, &snapshot, question).map(|answer| match answer {
+        Answer::Path(answer) => answer,
+        other => panic!("{other:?}"),
+    })
+}
+
+fn text(path: &Path) -> BString {
+    path.to_str().unwrap().into()
+}
+
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "never: {what}");
+        rustix::thread::sched_yield();
+    }
+}
+
+#[test]
+fn a_deleted_working_directory_is_deleted_a21() {
+    let root = tempfile::tempdir().unwrap();
+    let directory = root.path().join("work");
+    fs::create_dir(&directory).unwrap();
+    let started = Started::script("", &directory);
+    assert_eq!(facts(&started).cwd.unwrap().fate, Ok(Fate::Linked));
+    fs::remove_dir(&directory).unwrap();
+    let cwd = facts(&started).cwd.unwrap();
+    assert_eq!(cwd.fate, Ok(Fate::Deleted));
+    assert_eq!(cwd.path, text(&directory), "without the kernel's mark");
+}
+
+#[test]
+fn a_renamed_working_directory_is_linked_under_its_new_name_b33() {
+    let root = tempfile::tempdir().unwrap();
+    let (old, new) = (root.path().join("old"), root.path().join("new"));
+    fs::create_dir(&old).unwrap();
+    let started = Started::script("", &old);
+    fs::rename(&old, &new).unwrap();
+    let cwd = facts(&started).cwd.unwrap();
+    assert_eq!((cwd.fate, cwd.path), (Ok(Fate::Linked), text(&new)));
+    let mut observer = observer();
+    assert!(matches!(path(&mut observer, &started, &old), Ok(PathAnswer::Absent { .. })));
+}
+
+#[test]
+fn a_directory_really_named_deleted_is_linked() {
+    let root = tempfile::tempdir().unwrap();
+    let directory = root.path().join("x (deleted)");
+    fs::create_dir(&directory).unwrap();
+    let started = Started::script("", &directory);
+    let cwd = facts(&started).cwd.unwrap();
+    assert_eq!((cwd.fate, cwd.path), (Ok(Fate::Linked), text(&directory)));
+}
+
+#[test]
+fn a_rebuilt_directory_is_another_one_b34() {
+    let root = tempfile::tempdir().unwrap();
+    let directory = root.path().join("build");
+    fs::create_dir(&directory).unwrap();
+    let started = Started::script("", &directory);
+    fs::remove_dir(&directory).unwrap();
+    fs::create_dir(&directory).unwrap();
+    let cwd = facts(&started).cwd.unwrap();
+    assert_eq!(cwd.fate, Ok(Fate::Deleted), "what it holds is gone");
+    let mut observer = observer();
+    match path(&mut observer, &started, &directory) {
+        Ok(PathAnswer::Present { file, .. }) => {
+            assert_ne!(file, cwd.file, "and yet there is one of that name")
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_lazily_unmounted_directory_is_linked_b35() {
+    if !is_root() {
+        return;
+    }
+    let root = tempfile::tempdir().unwrap();
+    let mut started = Started::new(
+        Command::new("unshare")
+            .args(["-m", "sh", "-c"])
+            .arg(
+                "mount --make-rprivate / && mount -t tmpfs none \"$0\" && mkdir \"$0/a\" && cd \"$0/a\" \
+                 && umount -l \"$0\" && echo ready && exec sleep 300",
+            )
+            .arg(root.path())
+            .stdout(Stdio::piped()),
+    );
+    started.ready();
+    assert_eq!(facts(&started).cwd.unwrap().fate, Ok(Fate::Linked));
+    let mut observer = observer();
+    let answer = path(&mut observer, &started, &root.path().join("a"));
+    match answer {
+        Ok(PathAnswer::Absent { parent }) => assert_eq!(parent.path, text(root.path())),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_path_means_what_its_process_means_f7() {
+    if !is_root() {
+        return;
+    }
+    let root = tempfile::tempdir().unwrap();
+    let mut started = Started::new(
+        Command::new("unshare")
+            .args(["-m", "sh", "-c"])
+            .arg(
+                "mount --make-rprivate / && mount -t tmpfs none \"$0\" && touch \"$0/broker.sock\" \
+                 && ln -s \"$0/broker.sock\" \"$0/link\" && mkdir \"$0/d\" && ln -s \"$0/d\" \"$0/e\" \
+                 && touch \"$0/d/f\" && cd \"$0/d\" && echo ready && exec sleep 300",
+            )
+            .arg(root.path())
+            .stdout(Stdio::piped()),
+    );
+    started.ready();
+    let socket = root.path().join("broker.sock");
+    assert!(!socket.exists(), "it is not there for us");
+    let mut observer = observer();
+    match path(&mut observer, &started, &socket) {
+        Ok(PathAnswer::Present { parent, .. }) => assert_eq!(parent.mount, text(root.path())),
+        other => panic!("{other:?}"),
+    }
+    let through_a_link = path(&mut observer, &started, &root.path().join("e/f"));
+    assert!(matches!(through_a_link, Ok(PathAnswer::Present { .. })), "{through_a_link:?}");
+    let cwd = facts(&started).cwd.unwrap();
+    assert_eq!(cwd.fate, Ok(Fate::Linked));
+}
+
+#[test]
+fn absent_parents_tell_the_nearest_that_is_there() {
+    let root = tempfile::tempdir().unwrap();
+    let started = Started::script("", root.path());
+    let mut observer = observer();
+    match path(&mut observer, &started, &root.path().join("a/b/c")) {
+        Ok(PathAnswer::ParentAbsent { nearest }) => assert_eq!(nearest.path, text(root.path())),
+        other => panic!("{other:?}"),
+    }
+    match path(&mut observer, &started, &root.path().join("a")) {
+        Ok(PathAnswer::Absent { parent }) => assert_eq!(parent.path, text(root.path())),
+        other => panic!("{other:?}"),
+    }
+    fs::write(root.path().join("file"), "").unwrap();
+    let below_a_file = path(&mut observer, &started, &root.path().join("file/x"));
+    assert!(below_a_file.is_err(), "ENOTDIR is not an absence");
+    let other_readers = path(&mut observer, &started, Path::new("/proc/self/nothing"));
+    assert_eq!(other_readers.unwrap_err().reason, Reason::Foreign);
+}
+
+#[test]
+fn what_we_may_not_read_is_denied_b24() {
+    if !is_root() {
+        return;
+    }
+    // A process of an ordinary user asks, by way of `aside`, for one of root's: the same refusal that a process
+    // gives which made itself undumpable.
+    let started = Started::script("", Path::new("/"));
+    let root = tempfile::tempdir().unwrap();
+    fs::set_permissions(root.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let binary = root.path().join("reapd");
+    fs::copy(env!("CARGO_BIN_EXE_reapd"), &binary).unwrap();
+    let script = root.path().join("as-nobody");
+    fs::write(
+        &script,
+        format!(
+            "#!/bin/sh\nexec setpriv --reuid 65534 --regid 65534 --clear-groups {} \"$@\"\n",
+            binary.display()
+        ),
+    )
+    .unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut observer = Observer::open(setup(script.to_str().unwrap())).unwrap();
+    let snapshot = observer.table().unwrap();
+    let of = id(&snapshot, started.pid());
+    let Ok(Answer::Facts(facts)) = ask(&mut observer, &snapshot, Question::Facts(of)) else { panic!() };
+    assert_eq!(facts.cwd.unwrap_err().reason, Reason::Denied);
+    assert_eq!(facts.env.unwrap_err().reason, Reason::Denied);
+    assert_eq!(facts.exe.unwrap_err().reason, Reason::Denied);
+    assert!(facts.namespaces.is_err());
+    assert!(facts.argv.is_ok(), "arguments are for everybody");
+    let path = ask(&mut observer, &snapshot, Question::Path { of, path: "/nothing-here".into() });
+    assert_eq!(path.unwrap_err().reason, Reason::Denied, "a refusal is not an absence");
+    let owner = ask(&mut observer, &snapshot, Question::Owner { of, pid: Pid::INIT });
+    assert!(owner.is_err(), "its pid namespace is not to be seen");
+}
+
+#[test]
+fn a_dead_leader_with_live_threads_is_alive_c24() {
+    // Python's main thread ends by itself while another one sleeps on.
+    let program = "import threading, time, ctypes, sys\n\
+        threading.Thread(target=lambda: time.sleep(300)).start()\n\
+        print('ready', flush=True)\n\
+        ctypes.CDLL(None).pthread_exit(0)\n";
+    if Command::new("python3").arg("-c").arg("").status().is_err() {
+        return;
+    }
+    let mut started = Started::new(Command::new("python3").arg("-c").arg(program).stdout(Stdio::piped()));
+    started.ready();
+    let mut observer = observer();
+    let pid = started.pid();
+    let mut table = reapd::model::table::Table::default();
+    until("its leader is a zombie", || {
+        observer.scan(&mut table).unwrap();
+        table.at(pid).unwrap().state == State::Zombie
+    });
+    assert!(!table.at(pid).unwrap().is_gone());
+    let facts = facts(&started);
+    assert!(facts.cwd.is_err() && facts.argv.is_err(), "{facts:?}");
+    let snapshot = observer.table().unwrap();
+    let own = id(&snapshot, Pid::new(i32::try_from(std::process::id()).unwrap()).unwrap());
+    let owner = ask(&mut observer, &snapshot, Question::Owner { of: own, pid });
+    assert_eq!(owner, Ok(Answer::Owner(Owner::Alive(id(&snapshot, pid)))));
+}
+
+#[test]
+fn owners_absent_zombie_and_alive() {
+    let mut observer = observer();
+    let mut started = Started::script("", Path::new("/"));
+    let snapshot = observer.table().unwrap();
+    let own = id(&snapshot, Pid::new(i32::try_from(std::process::id()).unwrap()).unwrap());
+    let asked = Question::Owner { of: own, pid: started.pid() };
+    let alive = ask(&mut observer, &snapshot, asked.clone());
+    assert_eq!(alive, Ok(Answer::Owner(Owner::Alive(id(&snapshot, started.pid())))));
+    started.0.kill().unwrap();
+    until("it is a zombie", || {
+        ask(&mut observer, &snapshot, asked.clone()) == Ok(Answer::Owner(Owner::Zombie))
+    });
+    started.0.wait().unwrap();
+    assert_eq!(ask(&mut observer, &snapshot, asked), Ok(Answer::Owner(Owner::Absent)));
+}
+
+#[test]
+fn a_number_in_another_pid_namespace_is_foreign_b27() {
+    if !is_root() {
+        return;
+    }
+    let mut outer = Started::new(
+        Command::new("unshare")
+            .args([
+                "--pid",
+                "--fork",
+                "--kill-child",
+                "--mount-proc",
+                "sh",
+                "-c",
+                "echo ready; exec sleep 300",
+            ])
+            .stdout(Stdio::piped()),
+    );
+    outer.ready();
+    let mut observer = observer();
+    let snapshot = observer.table().unwrap();
+    let inner = snapshot.table.children(outer.pid()).next().unwrap().id;
+    let answer = ask(&mut observer, &snapshot, Question::Owner { of: inner, pid: Pid::INIT });
+    assert_eq!(answer.unwrap_err().reason, Reason::Foreign);
+}
+
+#[test]
+fn marks_vectors_and_groups_come_through() {
+    let mut started = Started::new(
+        Command::new("sh")
+            .args(["-c", "echo ready; trap '' HUP; exec sleep 300"])
+            .arg0("odd name\n)")
+            .stdout(Stdio::piped())
+            .process_group(0),
+    );
+    started.ready();
+    until("it ignores SIGHUP", || facts(&started).hangup == Ok(reapd::model::facts::Hangup::Ignored));
+    until("it became sleep", || facts(&started).argv == Ok(vec!["sleep".into(), "300".into()]));
+    let facts = facts(&started);
+    assert_eq!(facts.env.unwrap()[&BString::from(NONCE)], std::process::id().to_string());
+    assert_eq!(facts.tracer, Ok(None));
+    assert!(facts.exe.unwrap().path.ends_with(b"sleep") || cfg!(not(target_env = "gnu")));
+    assert!(facts.freezer.is_ok(), "{:?}", facts.freezer);
+    let mut observer = observer();
+    let snapshot = observer.table().unwrap();
+    let row = snapshot.table.at(started.pid()).unwrap();
+    assert_eq!(row.pgid, row.id.pid.number());
+    let activity = ask(&mut observer, &snapshot, Question::Activity(row.id));
+    assert!(matches!(activity, Ok(Answer::Activity(activity)) if activity.read > 0), "{activity:?}");
+}
+
+#[test]
+fn empty_arguments_survive_the_way() {
+    let started = Started::new(Command::new("sleep").args(["300", ""]).env("LC_ALL", "C"));
+    drop(started);
+    let started = Started::new(
+        Command::new("sh").args(["-c", "echo ready; read x <&1", "", "a b", ""]).stdout(Stdio::piped()),
+    );
+    let mut observer = observer();
+    until("it is there with all its arguments", || {
+        let snapshot = observer.table().unwrap();
+        let id = id(&snapshot, started.pid());
+        let entry = snapshot.arguments.iter().find(|entry| entry.id == id);
+        let found = entry.is_some_and(|entry| {
+            entry.argv.as_ref().is_ok_and(|argv| argv.len() == 6 && argv[3].is_empty() && argv[5].is_empty())
+        });
+        observer.recycle(snapshot);
+        found
+    });
+}
+
+#[test]
+fn a_pinned_process_is_not_its_successor_c07() {
+    let mut observer = observer();
+    let mut started = Started::script("", Path::new("/"));
+    let snapshot = observer.table().unwrap();
+    let id = id(&snapshot, started.pid());
+    assert_eq!(observer.is_pinned_alive(id), None);
+    observer.pin(&[id]);
+    assert_eq!(observer.is_pinned_alive(id), Some(Life::Alive));
+    started.0.kill().unwrap();
+    started.0.wait().unwrap();
+    assert_eq!(observer.is_pinned_alive(id), Some(Life::Gone));
+    observer.pin(&[]);
+    assert_eq!(observer.is_pinned_alive(id), None);
+}
+
+/// Writes a stand-in for `reapd aside`: a script in its place.
+fn stand_in(directory: &Path, text: &str) -> String {
+    let script = directory.join("aside");
+    fs::write(&script, format!("#!/bin/sh\n{text}\n")).unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    script.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn one_that_never_answers_leaves_the_tick_alive_c17() {
+    let root = tempfile::tempdir().unwrap();
+    let aside = stand_in(root.path(), "exec sleep 300");
+    let timeout = Duration::from_millis(200);
+    let mut observer = Observer::open(Setup { probe_timeout: timeout, ..setup(&aside) }).unwrap();
+    let begun = Instant::now();
+    let snapshot = observer.table().unwrap();
+    assert!(begun.elapsed() < timeout * 12, "{:?}", begun.elapsed());
+    let own = Pid::new(i32::try_from(std::process::id()).unwrap()).unwrap();
+    assert!(snapshot.table.at(own).is_some(), "the table itself needs nobody else");
+    let hung = |argv: &Known<_>| matches!(argv, Err(unknown) if unknown.reason == Reason::Hung);
+    assert!(snapshot.arguments.iter().any(|entry| hung(&entry.argv)));
+    assert!(snapshot.arguments.iter().all(|entry| entry.argv.is_err()));
+    assert!(snapshot.gaps.iter().any(|gap| gap.why.reason == Reason::Hung), "{:?}", snapshot.gaps);
+    let question = Question::Facts(id(&snapshot, own));
+    assert!(ask(&mut observer, &snapshot, question).is_err(), "given up for this look");
+}
+
+#[test]
+fn one_hung_read_is_unknown_and_the_rest_goes_on_c17() {
+    // The stand-in works, but whenever it is asked for one certain process's path it stops for good: it is stopped
+    // by a path that leads to a FIFO nobody writes to, in place of a dead mount.
+    let root = tempfile::tempdir().unwrap();
+    let marker = root.path().join("HANGS-HERE");
+    let program = format!(
+        "import os, subprocess, sys\n\
+         child = subprocess.Popen([{binary:?}, 'aside'], stdin=subprocess.PIPE, stdout=1)\n\
+         while True:\n\
+         \x20   data = os.read(0, 65536)\n\
+         \x20   if not data: break\n\
+         \x20   at = data.find(b'HANGS-HERE')\n\
+         \x20   if at >= 0:\n\
+         \x20       child.stdin.close(); child.wait()\n\
+         \x20       import time; time.sleep(300)\n\
+         \x20   child.stdin.write(data); child.stdin.flush()\n\
+         child.stdin.close()\n",
+        binary = env!("CARGO_BIN_EXE_reapd"),
+    );
+    let script = root.path().join("aside.py");
+    fs::write(&script, program).unwrap();
+    let aside = stand_in(root.path(), &format!("exec python3 {}", script.display()));
+    let timeout = Duration::from_millis(1500);
+    let mut observer = Observer::open(Setup { probe_timeout: timeout, ..setup(&aside) }).unwrap();
+    let started = Started::script("", root.path());
+    let snapshot = observer.table().unwrap();
+    let of = id(&snapshot, started.pid());
+    assert!(snapshot.arguments.iter().any(|entry| entry.argv.is_ok()));
+    use std::os::unix::ffi::OsStrExt as _;
+    let hanging = Question::Path { of, path: marker.as_os_str().as_bytes().into() };
+    let begun = Instant::now();
+    let answer = ask(&mut observer, &snapshot, hanging);
+    assert_eq!(answer.unwrap_err().reason, Reason::Hung);
+    assert!(begun.elapsed() < timeout * 4);
+    let after = ask(&mut observer, &snapshot, Question::Facts(of));
+    assert!(matches!(after, Ok(Answer::Facts(_))), "{after:?}");
+}
+
+#[test]
+fn one_that_cannot_be_started_is_said() {
+    let mut observer = Observer::open(setup("/nonexistent/reapd")).unwrap();
+    let snapshot = observer.table().unwrap();
+    assert!(!snapshot.table.rows().is_empty());
+    assert!(snapshot.arguments.iter().all(|entry| entry.argv.is_err()));
+    assert!(snapshot.gaps.iter().any(|gap| gap.source.starts_with("arguments")), "{:?}", snapshot.gaps);
+}
+
+#[test]
+fn one_that_ends_at_once_is_unknown() {
+    let root = tempfile::tempdir().unwrap();
+    let mut observer = Observer::open(setup(&stand_in(root.path(), "exit 0"))).unwrap();
+    let snapshot = observer.table().unwrap();
+    assert!(snapshot.arguments.iter().all(|entry| entry.argv.is_err()));
+}
+
+#[test]
+fn our_parser_and_sysinfo_agree() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let _started = Started::script("", Path::new("/tmp"));
+    let mut observer = observer();
+    let snapshot = observer.table().unwrap();
+    let kind = sysinfo::ProcessRefreshKind::nothing()
+        .with_cmd(sysinfo::UpdateKind::Always)
+        .with_cwd(sysinfo::UpdateKind::Always)
+        .with_exe(sysinfo::UpdateKind::Always)
+        .without_tasks();
+    let mut system = sysinfo::System::new().unwrap();
+    system.refresh_processes_specifics(sysinfo::ProcessesToUpdate::All, true, kind);
+    let questions: Vec<Question> = snapshot.arguments.iter().map(|entry| Question::Facts(entry.id)).collect();
+    let answers = observer.answer(&snapshot, &questions);
+    let again = observer.table().unwrap();
+    let mut compared = 0;
+    for (_, answer) in answers {
+        let Ok(Answer::Facts(facts)) = answer else { continue };
+        // Only who was there, unchanged, before and after.
+        let (Some(row), Some(later)) = (snapshot.table.get(facts.id), again.table.get(facts.id)) else {
+            continue;
+        };
+        let number = u32::try_from(row.id.pid.number()).unwrap();
+        let Some(theirs) = system.process(sysinfo::Pid::from_u32(number)) else { continue };
+        if row.exec != later.exec || row.ppid != later.ppid || row.kernel == Kernel::Thread {
+            continue;
+        }
+        assert_eq!(theirs.parent().map_or(0, sysinfo::Pid::as_u32), u32::try_from(row.ppid).unwrap());
+        let seconds = theirs.start_time() - sysinfo::System::boot_time().unwrap();
+        let ours = row.began.0 / 1_000_000_000;
+        assert!(seconds.abs_diff(ours) <= 1, "{row:?}: {seconds} and {ours}");
+        if let (Ok(argv), false) = (&facts.argv, theirs.cmd().is_empty()) {
+            let filled: Vec<&[u8]> = argv
+                .iter()
+                .map(|argument| argument.as_slice())
+                .filter(|argument| !argument.is_empty())
+                .collect();
+            let cmd: Vec<&[u8]> = theirs.cmd().iter().map(|argument| argument.as_bytes()).collect();
+            assert_eq!(filled, cmd);
+        }
+        if let (Ok(cwd), Some(theirs)) = (&facts.cwd, theirs.cwd()) {
+            assert!(theirs.as_os_str().as_bytes().starts_with(&cwd.path), "{cwd:?} and {theirs:?}");
+        }
+        if let (Ok(exe), Some(theirs)) = (&facts.exe, theirs.exe()) {
+            assert_eq!(exe.path, theirs.as_os_str().as_bytes());
+        }
+        compared += 1;
+    }
+    assert!(compared >= 2, "at least ourselves and the one we started");
+}
