@@ -1,1 +1,338 @@
-//! Pure.
+//! Says who goes, in what order and how. Pure: it reads verdicts and a look, and signals nobody.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::config::policy::{Config, Policy};
+use crate::model::evidence::Cause;
+use crate::model::id::{ProcessId, Uid};
+use crate::model::look::Look;
+use crate::model::moment::Moment;
+use crate::model::plan::{Plan, Teardown, Wait, Waiting};
+use crate::model::question::Question;
+use crate::model::verdict::{Judgement, Mode, Verdict, Verdicts};
+
+use limits::Pacer;
+use teardown::{Ground, membership};
+
+pub mod escalation;
+#[cfg(test)]
+mod fixture;
+mod gates;
+mod limits;
+pub mod teardown;
+
+/// How this sweep was asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Asked {
+    /// Whether a person saw the plan and decided.
+    pub pace: Pace,
+    /// What a person released from the breaker or from the limit on size.
+    pub released: Released,
+    /// The only policy to plan for, where one was named.
+    pub only: Option<String>,
+}
+
+/// Whether the number of trees at once is limited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Pace {
+    /// Nobody watches: a few at a time.
+    #[default]
+    Paced,
+    /// A person saw the plan and decided.
+    Unpaced,
+}
+
+/// What a person let go on in spite of a limit (`reapd release`).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Released {
+    /// Causes that many verdicts may hang on.
+    pub causes: BTreeSet<Cause>,
+    /// Roots of single trees, whatever their size and cause.
+    pub roots: BTreeSet<ProcessId>,
+}
+
+/// Returns everything this sweep would do: proven trees that go now, oldest suspicion first, and those that wait.
+pub fn plan(verdicts: &Verdicts, look: &Look, config: &Config, asked: &Asked) -> Plan {
+    let mut plan = Plan::default();
+    let mut pacer = Pacer::new(config.limits, asked);
+    let tripped = limits::tripped(verdicts, config.limits, &asked.released);
+    // Whoever goes with a tree that is planned already, by the root of that tree.
+    let mut taken: BTreeMap<ProcessId, ProcessId> = BTreeMap::new();
+    let mut ready: Vec<(Moment, Teardown)> = Vec::new();
+    for (since, judgement) in proven(verdicts, asked) {
+        let wait = |why| Waiting { judgement: judgement.clone(), why };
+        if config.mode != Mode::Reap || judgement.mode != Mode::Reap {
+            plan.waiting.push(wait(Wait::ReportOnly));
+            continue;
+        }
+        let Some(teardown) = prepare(judgement, verdicts, look, config) else {
+            plan.waiting.push(wait(Wait::Unidentified));
+            continue;
+        };
+        if let Some(cause) = tripped_by(judgement, &tripped, &asked.released) {
+            plan.waiting.push(wait(Wait::SameCause(cause)));
+            continue;
+        }
+        let size = teardown.members.len();
+        if size > config.limits.processes_per_tree && !asked.released.roots.contains(&judgement.root) {
+            plan.waiting.push(wait(Wait::TooLarge(size)));
+            continue;
+        }
+        ready.push((since, teardown));
+    }
+    // A tree within another is known only when all memberships are: the inner root may be the older suspicion.
+    for (_, teardown) in &ready {
+        let root = teardown.judgement.root;
+        for member in &teardown.members {
+            if member.identity.id != root {
+                taken.entry(member.identity.id).or_insert(root);
+            }
+        }
+    }
+    let mut planned: BTreeSet<ProcessId> = BTreeSet::new();
+    for (_, teardown) in ready {
+        let judgement = &teardown.judgement;
+        let whole =
+            taken.get(&judgement.root).copied().filter(|outer| !is_mutual(&taken, judgement.root, *outer));
+        let why = match whole {
+            Some(outer) => Some(Wait::PartOf(outer)),
+            // The same root by another policy.
+            None if planned.contains(&judgement.root) => Some(Wait::PartOf(judgement.root)),
+            None => pacer.admit(judgement).err(),
+        };
+        match why {
+            Some(why) => plan.waiting.push(Waiting { judgement: teardown.judgement, why }),
+            None => {
+                planned.insert(judgement.root);
+                plan.teardowns.push(teardown);
+            }
+        }
+    }
+    plan
+}
+
+/// Returns what must still be asked before [`plan`] can tell who would go.
+pub fn questions(verdicts: &Verdicts, look: &Look, config: &Config, asked: &Asked) -> Vec<Question> {
+    let mut questions: BTreeSet<Question> = BTreeSet::new();
+    for (_, judgement) in proven(verdicts, asked) {
+        questions.extend(teardown::questions(&Ground { judgement, verdicts, look, config, known: &[] }));
+    }
+    questions.into_iter().collect()
+}
+
+/// Returns the proven ones, oldest suspicion first.
+fn proven<'a>(verdicts: &'a Verdicts, asked: &Asked) -> Vec<(Moment, &'a Judgement)> {
+    let wanted = |judgement: &&Judgement| asked.only.as_ref().is_none_or(|only| *only == judgement.policy);
+    let mut found: Vec<(Moment, &Judgement)> = verdicts
+        .judgements
+        .iter()
+        .filter(wanted)
+        .filter_map(|judgement| match judgement.verdict {
+            Verdict::Orphaned { since } => Some((since, judgement)),
+            Verdict::Protected | Verdict::Alive | Verdict::Unknown | Verdict::Suspect { .. } => None,
+        })
+        .collect();
+    found.sort_by(|(a_since, a), (b_since, b)| {
+        (a_since, a.began, a.root, &a.policy).cmp(&(b_since, b.began, b.root, &b.policy))
+    });
+    found
+}
+
+/// Returns the teardown of one proven tree, or nothing where its root may not be signalled.
+fn prepare(judgement: &Judgement, verdicts: &Verdicts, look: &Look, config: &Config) -> Option<Teardown> {
+    let identity = judgement.identity.as_ref().ok()?;
+    identity.exe?;
+    let ground = Ground { judgement, verdicts, look, config, known: &[] };
+    let found = membership(&ground);
+    let root = found.members.first().filter(|member| member.identity.id == judgement.root)?;
+    // The judged identity and the one just read must be one and the same.
+    if !identity.is_surely(&root.identity) {
+        return None;
+    }
+    let ladder = policy(config, &judgement.policy).map_or(&config.ladder, |policy| &policy.ladder);
+    Some(Teardown {
+        judgement: judgement.clone(),
+        members: found.members,
+        spared: found.spared,
+        ladder: ladder.clone(),
+    })
+}
+
+/// Returns a policy by its name.
+fn policy<'a>(config: &'a Config, name: &str) -> Option<&'a Policy> {
+    config.policies.iter().find(|policy| policy.name == name)
+}
+
+fn tripped_by(
+    judgement: &Judgement,
+    tripped: &BTreeSet<(Uid, &Cause)>,
+    released: &Released,
+) -> Option<Cause> {
+    if released.roots.contains(&judgement.root) {
+        return None;
+    }
+    judgement.causes.iter().find(|cause| tripped.contains(&(judgement.uid, *cause))).cloned()
+}
+
+/// Says whether two roots are each in the other's tree; then neither may wait for the other for ever.
+fn is_mutual(taken: &BTreeMap<ProcessId, ProcessId>, inner: ProcessId, outer: ProcessId) -> bool {
+    taken.get(&outer) == Some(&inner) && inner < outer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fixture::World;
+    use super::*;
+    use crate::model::id::FileId;
+    use crate::model::plan::Signal;
+    use bstr::BString;
+
+    fn plan_of(world: &World, asked: &Asked) -> (Vec<i32>, BTreeMap<i32, Wait>) {
+        let plan = plan(&world.verdicts, &world.look(), &world.config, asked);
+        (
+            plan.teardowns.iter().map(|teardown| teardown.judgement.root.pid.number()).collect(),
+            plan.waiting
+                .into_iter()
+                .map(|waiting| (waiting.judgement.root.pid.number(), waiting.why))
+                .collect(),
+        )
+    }
+
+    /// Trees of one process each.
+    fn trees(count: i32) -> World {
+        let mut world = World::new();
+        for n in 0..count {
+            world.add(100 + n, 1, 100 + n, 1000 - u64::try_from(n).unwrap());
+            world.judge(100 + n, |_| {});
+        }
+        world
+    }
+
+    fn mount() -> Cause {
+        Cause::Mount(BString::from("/mnt"))
+    }
+
+    #[test]
+    fn only_proven_trees_go_and_only_where_reaping_is_wanted() {
+        let mut world = trees(4);
+        world.verdicts.judgements[0].verdict = Verdict::Suspect { since: Moment(0), looks: 1 };
+        world.verdicts.judgements[1].verdict = Verdict::Alive;
+        world.verdicts.judgements[2].mode = Mode::Report;
+        let (go, wait) = plan_of(&world, &Asked::default());
+        assert_eq!((go, wait), (vec![103], BTreeMap::from([(102, Wait::ReportOnly)])));
+        world.config.mode = Mode::Report;
+        assert_eq!(plan_of(&world, &Asked::default()).0, []);
+    }
+
+    #[test]
+    fn the_oldest_suspicion_goes_first_and_pace_holds_the_rest() {
+        let world = trees(4);
+        let (go, wait) = plan_of(&world, &Asked::default());
+        assert_eq!(go, [103, 102]);
+        assert_eq!(wait, BTreeMap::from([(100, Wait::Pace), (101, Wait::Pace)]));
+        let decided = Asked { pace: Pace::Unpaced, ..Asked::default() };
+        assert_eq!(plan_of(&world, &decided).0, [103, 102, 101, 100]);
+    }
+
+    #[test]
+    fn nobody_can_flood_the_reaper_off_for_others_s7() {
+        let mut world = trees(5);
+        for judgement in &mut world.verdicts.judgements[1..] {
+            judgement.uid = Uid(1001);
+            judgement.causes = vec![mount()];
+        }
+        world.verdicts.judgements[0].causes = vec![mount()];
+        let (go, wait) = plan_of(&world, &Asked::default());
+        assert_eq!(go, [100]);
+        assert!(wait.values().all(|why| *why == Wait::SameCause(mount())));
+        for judgement in &mut world.verdicts.judgements {
+            judgement.causes.clear();
+            judgement.uid = Uid(1000);
+        }
+        world.verdicts.judgements[0].policy = "other".to_owned();
+        assert_eq!(plan_of(&world, &Asked::default()).0, [104, 103, 100], "each policy has its own pace");
+    }
+
+    #[test]
+    fn many_verdicts_on_one_cause_wait_until_released() {
+        let mut world = trees(4);
+        for judgement in &mut world.verdicts.judgements[..3] {
+            judgement.causes = vec![mount()];
+        }
+        world.verdicts.judgements[0].verdict = Verdict::Suspect { since: Moment(0), looks: 1 };
+        let (go, wait) = plan_of(&world, &Asked::default());
+        assert_eq!(go, [103], "what hangs on nothing goes");
+        assert_eq!(
+            wait,
+            BTreeMap::from([(101, Wait::SameCause(mount())), (102, Wait::SameCause(mount()))]),
+            "suspects count too"
+        );
+        let mut asked = Asked { pace: Pace::Unpaced, ..Asked::default() };
+        assert_eq!(plan_of(&world, &asked).0, [103], "a person at the terminal does not release it");
+        asked.released.roots.insert(world.id(101));
+        assert_eq!(plan_of(&world, &asked).0, [103, 101]);
+        asked.released.causes.insert(mount());
+        assert_eq!(plan_of(&world, &asked).0, [103, 102, 101]);
+        world.verdicts.judgements[0].causes.clear();
+        assert_eq!(plan_of(&world, &Asked::default()).1.len(), 1, "two are not too many: only pace holds");
+    }
+
+    #[test]
+    fn a_tree_too_large_waits_for_a_person() {
+        let mut world = trees(1);
+        for n in 0..4 {
+            world.add(200 + n, 100, 100, 2000);
+        }
+        let mut asked = Asked { pace: Pace::Unpaced, ..Asked::default() };
+        assert_eq!(plan_of(&world, &asked).1, BTreeMap::from([(100, Wait::TooLarge(5))]));
+        asked.released.roots.insert(world.id(100));
+        assert_eq!(plan_of(&world, &asked).0, [100]);
+    }
+
+    #[test]
+    fn who_is_not_surely_known_waits() {
+        let other = |world: &mut World, change: fn(&mut crate::model::id::Identity)| {
+            let mut identity = super::fixture::identity(world.id(100));
+            change(&mut identity);
+            world.verdicts.judgements[0].identity = Ok(identity);
+        };
+        let mut world = trees(1);
+        assert_eq!(plan_of(&world, &Asked::default()).0, [100]);
+        other(&mut world, |identity| identity.exe = None);
+        assert_eq!(plan_of(&world, &Asked::default()).1, BTreeMap::from([(100, Wait::Unidentified)]));
+        // It ran another program since it was judged.
+        other(&mut world, |identity| identity.exe = Some(FileId { dev: 9, ino: 9 }));
+        assert_eq!(plan_of(&world, &Asked::default()).1, BTreeMap::from([(100, Wait::Unidentified)]));
+        world.verdicts.judgements[0].identity =
+            Err(crate::model::known::Unknown::new(crate::model::known::Reason::Denied, "exe"));
+        assert_eq!(plan_of(&world, &Asked::default()).1, BTreeMap::from([(100, Wait::Unidentified)]));
+    }
+
+    #[test]
+    fn a_tree_within_a_tree_goes_with_it_though_it_was_suspected_first() {
+        let mut world = World::new();
+        world.judge(10, |_| {}).judge(11, |inner| inner.verdict = Verdict::Orphaned { since: Moment(0) });
+        let outer = world.id(10);
+        let (go, wait) = plan_of(&world, &Asked::default());
+        assert_eq!((go, wait), (vec![10], BTreeMap::from([(11, Wait::PartOf(outer))])));
+    }
+
+    #[test]
+    fn one_root_is_torn_down_once_whatever_policies_condemn_it() {
+        let mut world = trees(1);
+        world.judge(100, |again| again.policy = "zweite".to_owned());
+        let (go, wait) = plan_of(&world, &Asked::default());
+        assert_eq!((go.len(), wait.len()), (1, 1));
+    }
+
+    #[test]
+    fn a_named_policy_is_the_only_one_and_its_ladder_counts() {
+        let mut world = trees(2);
+        world.verdicts.judgements[1].policy = "other".to_owned();
+        world.config.policies.push(super::fixture::joining_policy());
+        let asked = Asked { only: Some("planted".to_owned()), ..Asked::default() };
+        let plan = plan(&world.verdicts, &world.look(), &world.config, &asked);
+        assert_eq!((plan.teardowns.len(), plan.waiting.len()), (1, 0));
+        assert_eq!(plan.teardowns[0].ladder.0[0].signal, Signal::Int);
+    }
+}

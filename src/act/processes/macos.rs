@@ -1,0 +1,1 @@
+//! Local stand-in for formatting.

@@ -1,0 +1,156 @@
+//! Drives a plan: stands between `plan`, which says who goes, and `act`, which signals.
+//!
+//! All trees climb their ladders side by side in one loop on one thread, so that twenty stubborn trees take one
+//! ladder and not twenty. Nothing is ever stopped (SIGSTOP hangs up orphaned groups, and a crash would leave live
+//! work frozen), and nothing blocks on a process that does not go.
+
+use std::time::Instant;
+
+use crate::act::processes::{self, Held, Sight};
+use crate::model::id::ProcessId;
+use crate::model::known::Known;
+use crate::model::moment::Moment;
+use crate::model::outcome::Report;
+use crate::model::plan::{Member, Plan, Teardown};
+use crate::plan::teardown::Membership;
+
+use climb::{Climb, Progress};
+use walk::Adopters;
+
+mod climb;
+mod walk;
+
+/// How many steps one tree may take before the others have their turn.
+const TURN: usize = 64;
+
+/// What the driver asks of its surroundings: the clock, fresh looks and the journal.
+pub trait Scene {
+    /// Returns the boot clock.
+    fn now(&mut self) -> Moment;
+
+    /// Judges a tree once more, right before its first signal and with its members already held; the error says why
+    /// it is left alone.
+    fn recheck(&mut self, teardown: &Teardown) -> Result<(), String>;
+
+    /// Returns the reapers that would adopt what a tree leaves behind; see [`crate::plan::teardown::adopters`].
+    fn adopters(&mut self, teardown: &Teardown) -> Vec<ProcessId>;
+
+    /// Works out membership from a fresh table; `known` are those that are or were held.
+    fn fresh(&mut self, teardown: &Teardown, known: &[Member]) -> Known<Membership>;
+
+    /// Lets a newborn process of a tree join, or not; see [`crate::plan::teardown::admit`].
+    fn admit(&mut self, teardown: &Teardown, newborn: &Sight, came: Came) -> Admission;
+
+    /// Writes an event to the journal. Without a record of the intent there is no signal.
+    fn record(&mut self, event: &Event<'_>) -> Result<(), String>;
+
+    /// Says whether reapd itself was asked to end: no further tree is begun then, and those begun are finished.
+    fn interrupt(&mut self) -> Interrupt {
+        Interrupt::GoOn
+    }
+}
+
+/// How a newborn process was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Came {
+    /// A held member is, or was a moment ago, its parent.
+    Below(ProcessId),
+    /// A reaper adopted it, and it is in a session that a member leads and this held member is in.
+    Session(ProcessId),
+}
+
+/// Whether a newborn process joins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Admission {
+    /// It goes with the tree.
+    Join(Member),
+    /// It is left alone, for this reason.
+    Spare(String),
+}
+
+/// What is written to the journal.
+#[derive(Debug, Clone, Copy)]
+pub enum Event<'a> {
+    /// This tree is about to be signalled.
+    Intent(&'a Teardown),
+    /// This came of it.
+    Outcome(&'a Report),
+}
+
+/// Whether to begin further trees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Interrupt {
+    /// Nobody asked to end.
+    GoOn,
+    /// Finish what was begun, and begin nothing.
+    Finish,
+}
+
+/// Carries out a plan and returns what came of each tree, in the plan's order.
+pub fn carry_out<S: Scene>(plan: &Plan, scene: &mut S) -> Vec<Report> {
+    let mut adopters = Adopters::default();
+    let mut climbs: Vec<Climb<'_>> = Vec::new();
+    for teardown in &plan.teardowns {
+        climbs.push(match scene.interrupt() {
+            Interrupt::GoOn => Climb::begin(teardown, scene),
+            Interrupt::Finish => Climb::stand_down(teardown, "reapd was asked to end", scene.now()),
+        });
+    }
+    loop {
+        let mut wake: Option<Moment> = None;
+        let mut busy = Busy::No;
+        for climb in &mut climbs {
+            match turn(climb, scene, &mut adopters) {
+                Progress::Again => busy = Busy::Yes,
+                Progress::Wait(until) => wake = Some(wake.map_or(until, |wake| wake.min(until))),
+                Progress::Over => {}
+            }
+        }
+        let until = match (busy, wake) {
+            (Busy::Yes, _) => Instant::now(),
+            (Busy::No, Some(wake)) => Instant::now() + wake.since(scene.now()),
+            (Busy::No, None) => break,
+        };
+        watch(&mut climbs, scene, until);
+    }
+    climbs.into_iter().map(Climb::into_report).collect()
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Busy {
+    Yes,
+    No,
+}
+
+fn turn<S: Scene>(climb: &mut Climb<'_>, scene: &mut S, adopters: &mut Adopters) -> Progress {
+    for _ in 0..TURN {
+        match climb.step(scene, adopters) {
+            Progress::Again => {}
+            progress @ (Progress::Wait(_) | Progress::Over) => return progress,
+        }
+    }
+    Progress::Again
+}
+
+/// Waits for anybody of any tree to go, and notes who went.
+fn watch<S: Scene>(climbs: &mut [Climb<'_>], scene: &mut S, until: Instant) {
+    let mut places: Vec<(usize, ProcessId)> = Vec::new();
+    let mut held: Vec<&Held> = Vec::new();
+    for (at, climb) in climbs.iter().enumerate() {
+        for (id, one) in climb.awaited() {
+            places.push((at, id));
+            held.push(one);
+        }
+    }
+    // Where waiting itself fails (out of memory), each is looked at by itself, and the ladder's own time goes on.
+    let gone = processes::wait_any(&held, until).unwrap_or_else(|_| {
+        held.iter().enumerate().filter(|(_, held)| held.is_gone()).map(|(at, _)| at).collect()
+    });
+    let gone: Vec<(usize, ProcessId)> = gone.into_iter().filter_map(|at| places.get(at).copied()).collect();
+    let now = scene.now();
+    for (at, id) in gone {
+        if let Some(climb) = climbs.get_mut(at) {
+            climb.gone(id, now);
+        }
+    }
+}

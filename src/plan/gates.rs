@@ -1,0 +1,104 @@
+//! The gates that need nothing but the process itself: each says whom it keeps out of every tree.
+
+use std::collections::BTreeMap;
+
+use bstr::{BString, ByteSlice as _};
+
+use crate::config::policy::{AdmitEnv, Detached, Policy};
+use crate::model::facts::Facts;
+use crate::model::id::{Pid, ProcessId};
+use crate::model::known::{Known, Reason, Unknown};
+use crate::model::look::Scope;
+use crate::model::ownership::{ancestors, descendants};
+use crate::model::question::Sockets;
+
+use super::teardown::Ground;
+
+/// The variable by which anybody may ask to be left alone.
+const KEEP: (&[u8], &[u8]) = (b"REAPD_KEEP", b"1");
+
+/// The gates that need nothing but the process itself.
+pub(super) struct Gates<'a> {
+    ground: Ground<'a>,
+    policy: Option<&'a Policy>,
+    never: BTreeMap<Pid, &'static str>,
+}
+
+impl<'a> Gates<'a> {
+    pub(super) fn new(ground: Ground<'a>) -> Gates<'a> {
+        let own = &ground.look.snapshot.own;
+        let table = &ground.look.snapshot.table;
+        let mut never = BTreeMap::from([(Pid::INIT, "process 1 is never touched")]);
+        for above in ancestors(table, own.pid) {
+            never.entry(above.pid).or_insert("reapd runs below it");
+        }
+        if let Some(row) = table.at(own.pid) {
+            for below in descendants(table, row.id) {
+                never.insert(below.pid, "it is reapd's own");
+            }
+        }
+        for row in table.rows() {
+            if own.sid > 0 && row.sid == own.sid {
+                never.entry(row.id.pid).or_insert("it is in reapd's own session");
+            }
+        }
+        never.insert(own.pid, "it is reapd itself");
+        Gates { ground, policy: super::policy(ground.config, &ground.judgement.policy), never }
+    }
+
+    pub(super) fn pass_by_name(&self, id: ProcessId) -> Result<(), String> {
+        if let Some(why) = self.never.get(&id.pid) {
+            return Err((*why).to_owned());
+        }
+        match self.ground.verdicts.protected.iter().find(|(protected, _)| *protected == id) {
+            Some((_, why)) => Err(why.clone()),
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn pass_by_facts(&self, facts: Known<&Facts>) -> Result<(), String> {
+        let facts = facts.map_err(|unknown| unknown.to_string())?;
+        let own = &self.ground.look.snapshot.own;
+        let identity =
+            facts.identity(&self.ground.look.snapshot.boot).map_err(|unknown| unknown.to_string())?;
+        if own.scope == Scope::User && identity.uid != own.uid {
+            return Err(format!("it belongs to user {}", identity.uid));
+        }
+        if identity.exe.is_none() {
+            return Err("its program could not be read, so nobody can be sure who it is".to_owned());
+        }
+        let env = facts.env.as_ref().map_err(|unknown| format!("whether it is to be kept: {unknown}"))?;
+        let (name, value) = KEEP;
+        if env.get(name.as_bstr()).is_some_and(|kept| kept == value) {
+            return Err("its environment says REAPD_KEEP=1".to_owned());
+        }
+        match &self.ground.config.scope {
+            AdmitEnv::Everybody => Ok(()),
+            AdmitEnv::Marked { name, value } if env.get(name) == Some(value) => Ok(()),
+            AdmitEnv::Marked { .. } => Err("it does not carry the marker of the configured scope".to_owned()),
+        }
+    }
+
+    /// Keeps out a process that stands on its own: it leads its session, and has a terminal or can be reached.
+    pub(super) fn pass_alone(&self, tty: i32, sockets: Option<Known<&Sockets>>) -> Result<(), String> {
+        if self.policy.is_some_and(|policy| policy.detached == Detached::Join) {
+            return Ok(());
+        }
+        if tty != 0 {
+            return Err("it leads its own session and has a terminal".to_owned());
+        }
+        let sockets = sockets.unwrap_or_else(|| Err(Unknown::new(Reason::NotAsked, "its sockets"))).map_err(
+            |unknown| {
+                format!("it leads its own session, and whether it can be reached is unknown: {unknown}")
+            },
+        )?;
+        let is_private = |name: &BString| {
+            self.policy
+                .is_some_and(|policy| policy.private_listeners.iter().any(|glob| glob.fits(name.as_bstr())))
+        };
+        match sockets.listeners.iter().find(|listener| !is_private(&listener.name)) {
+            Some(listener) => Err(format!("it leads its own session and listens on {}", listener.name)),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! A stage for teardowns: one marked tree, judged an orphan, with the real clock and the real table.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bstr::BString;
+use reapd::act::processes::Sight;
+use reapd::app::teardown::{Admission, Came, Event, Scene, carry_out};
+use reapd::config::policy::{AdmitEnv, ArgumentsShown, Config, Confirm, JournalSettings, Keep, Limits};
+use reapd::model::id::{Pid, ProcessId, Uid};
+use reapd::model::known::Known;
+use reapd::model::look::Look;
+use reapd::model::moment::Moment;
+use reapd::model::outcome::Report;
+use reapd::model::plan::{Joined, Ladder, Member, Plan, Rung, Signal, Teardown};
+use reapd::model::question::Question;
+use reapd::model::verdict::{Judgement, Mode, Verdict, Verdicts};
+use reapd::plan::teardown::{Ground, Membership, Newborn, admit, adopters, membership, questions};
+use reapd::plan::{Asked, Pace};
+
+use super::look::{self, answer};
+use super::tree::MARK;
+
+/// What a test can do between two steps of the driver.
+pub(crate) type Hook<'a> = Box<dyn FnMut(&Point) + 'a>;
+
+/// The points at which a test may act.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Point {
+    /// Right before the first signal.
+    Recheck,
+    /// The clock was read.
+    Tick,
+}
+
+/// One or more marked trees, judged orphans.
+pub(crate) struct Stage<'a> {
+    pub(crate) verdicts: Verdicts,
+    pub(crate) config: Config,
+    pub(crate) refusal: Option<String>,
+    pub(crate) journal: Result<Vec<String>, String>,
+    hook: Hook<'a>,
+}
+
+impl<'a> Stage<'a> {
+    /// Returns a stage with these roots condemned; only processes that bear the mark may join.
+    pub(crate) fn new(nonce: &str, roots: &[Pid], ladder: &[(Signal, u64)]) -> Stage<'a> {
+        let mut config = config(ladder);
+        config.scope = AdmitEnv::Marked { name: BString::from(MARK), value: BString::from(nonce) };
+        let mut look = look::look();
+        let ids: Vec<ProcessId> =
+            roots.iter().map(|pid| look.snapshot.table.at(*pid).expect("the root is there").id).collect();
+        answer(&mut look, ids.iter().map(|id| Question::Facts(*id)).collect());
+        let judgements = ids.iter().map(|id| judgement(&look, *id)).collect();
+        Stage {
+            verdicts: Verdicts { judgements, protected: Vec::new() },
+            config,
+            refusal: None,
+            journal: Ok(Vec::new()),
+            hook: Box::new(|_| {}),
+        }
+    }
+
+    /// Runs `hook` at each point.
+    pub(crate) fn with_hook(mut self, hook: impl FnMut(&Point) + 'a) -> Stage<'a> {
+        self.hook = Box::new(hook);
+        self
+    }
+
+    /// Plans from a fresh look.
+    pub(crate) fn plan(&self) -> Plan {
+        let asked = Asked { pace: Pace::Unpaced, ..Asked::default() };
+        let mut look = look::look();
+        loop {
+            let questions = reapd::plan::questions(&self.verdicts, &look, &self.config, &asked);
+            if questions.is_empty() {
+                return reapd::plan::plan(&self.verdicts, &look, &self.config, &asked);
+            }
+            answer(&mut look, questions);
+        }
+    }
+
+    /// Carries a plan out.
+    pub(crate) fn carry_out(&mut self, plan: &Plan) -> Vec<Report> {
+        carry_out(plan, self)
+    }
+
+    /// Plans and carries out; the only tree's report.
+    pub(crate) fn run(&mut self) -> Report {
+        let plan = self.plan();
+        assert_eq!(plan.waiting, [], "nothing waits");
+        self.carry_out(&plan).remove(0)
+    }
+
+    fn ground<'g>(&'g self, teardown: &'g Teardown, look: &'g Look, known: &'g [Member]) -> Ground<'g> {
+        Ground { judgement: &teardown.judgement, verdicts: &self.verdicts, look, config: &self.config, known }
+    }
+}
+
+impl Scene for Stage<'_> {
+    fn now(&mut self) -> Moment {
+        (self.hook)(&Point::Tick);
+        look::now()
+    }
+
+    fn recheck(&mut self, _teardown: &Teardown) -> Result<(), String> {
+        (self.hook)(&Point::Recheck);
+        self.refusal.clone().map_or(Ok(()), Err)
+    }
+
+    fn adopters(&mut self, teardown: &Teardown) -> Vec<ProcessId> {
+        adopters(&look::look(), teardown.judgement.root)
+    }
+
+    fn fresh(&mut self, teardown: &Teardown, known: &[Member]) -> Known<Membership> {
+        let mut look = look::look();
+        loop {
+            let asks = questions(&self.ground(teardown, &look, known));
+            if asks.is_empty() {
+                return Ok(membership(&self.ground(teardown, &look, known)));
+            }
+            answer(&mut look, asks);
+        }
+    }
+
+    fn admit(&mut self, teardown: &Teardown, newborn: &Sight, came: Came) -> Admission {
+        let look = look::look_of(Vec::new());
+        let facts = look::facts(newborn.id);
+        let sockets = Ok(look::sockets(newborn.id.pid).unwrap_or_default());
+        let joined = match came {
+            Came::Below(_) => Joined::Descendant,
+            Came::Session(_) => Joined::Session,
+        };
+        let newborn = Newborn {
+            id: newborn.id,
+            sid: newborn.sid,
+            tty: newborn.tty,
+            name: &newborn.name,
+            facts: &facts,
+            sockets: Some(&sockets),
+        };
+        match admit(&self.ground(teardown, &look, &[]), &newborn, joined) {
+            Ok(member) => Admission::Join(member),
+            Err(why) => Admission::Spare(why),
+        }
+    }
+
+    fn record(&mut self, event: &Event<'_>) -> Result<(), String> {
+        let journal = self.journal.as_mut().map_err(|why| why.clone())?;
+        journal.push(match event {
+            Event::Intent(teardown) => format!("intent {}", teardown.judgement.root),
+            Event::Outcome(report) => format!("outcome {} {:?}", report.root, report.closure),
+        });
+        Ok(())
+    }
+}
+
+/// Returns a tree judged an orphan.
+pub(crate) fn judgement(look: &Look, root: ProcessId) -> Judgement {
+    let identity = look
+        .facts(root)
+        .expect("asked")
+        .map(Clone::clone)
+        .and_then(|facts| facts.identity(&look.snapshot.boot));
+    Judgement {
+        root,
+        identity,
+        uid: look.snapshot.own.uid,
+        policy: "planted".to_owned(),
+        mode: Mode::Reap,
+        argv: Vec::new(),
+        captures: Vec::new(),
+        verdict: Verdict::Orphaned { since: Moment(0) },
+        because: "a test says so".to_owned(),
+        lines: Vec::new(),
+        vetoes: Vec::new(),
+        tree: vec![root],
+        resident: 0,
+        began: Moment(0),
+        causes: Vec::new(),
+        lookalike: None,
+    }
+}
+
+fn config(ladder: &[(Signal, u64)]) -> Config {
+    Config {
+        mode: Mode::Reap,
+        confirm: Confirm {
+            looks: 2,
+            apart: Duration::from_secs(10),
+            min_age: Duration::ZERO,
+            probe_timeout: Duration::from_secs(2),
+        },
+        limits: Limits { trees_per_sweep: 20, processes_per_tree: 100_000, same_cause: 5 },
+        ladder: Ladder(
+            ladder
+                .iter()
+                .map(|&(signal, millis)| Rung { signal, grace: Duration::from_millis(millis) })
+                .collect(),
+        ),
+        keep: Keep::default(),
+        scope: AdmitEnv::Everybody,
+        journal: JournalSettings { keep: Duration::ZERO, arguments: ArgumentsShown::Redacted },
+        policies: Vec::new(),
+    }
+}
+
+/// The outcome of each member, by number.
+pub(crate) fn by_pid(report: &Report) -> BTreeMap<Pid, &reapd::model::outcome::MemberOutcome> {
+    report.members.iter().map(|member| (member.id.pid, member)).collect()
+}
+
+/// A user that nobody is.
+pub(crate) const NOBODY: Uid = Uid(65_534);
