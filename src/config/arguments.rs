@@ -7,7 +7,7 @@ use bstr::{BStr, BString, ByteSlice as _};
 
 use super::policy::{Argument, Glob};
 
-/// Returns the name of a program by its argv[0] or its path: the last path element, without the dash of a login
+/// Returns the name of a program by its `argv[0]` or its path: the last path element, without the dash of a login
 /// shell.
 pub fn program_name(argv0: &BStr) -> &BStr {
     let name = argv0.rfind_byte(b'/').map_or(argv0, |at| argv0[at + 1..].as_bstr());
@@ -15,7 +15,7 @@ pub fn program_name(argv0: &BStr) -> &BStr {
 }
 
 /// Says whether a process of this executable and argument vector has the shape: one of `programs` fits the
-/// executable's file name or argv[0]'s, and the rest fits `args`.
+/// executable's file name or `argv[0]`'s, and the rest fits `args`.
 ///
 /// The vector is taken as [`written_out`] has it.
 pub fn fits_shape(
@@ -32,7 +32,7 @@ pub fn fits_shape(
 
 /// Returns an argument vector with npm's own title undone.
 ///
-/// npm(1) sets `process.title` to `npm exec @scope/pkg --stdio`: argv[0] then holds all of it and the old elements
+/// npm(1) sets `process.title` to `npm exec @scope/pkg --stdio`: `argv[0]` then holds all of it and the old elements
 /// are left as empty ones. Only this title is undone, and only when nothing but empty elements follows: other
 /// programs' titles are no argument vectors.
 pub fn written_out(argv: &[BString]) -> Cow<'_, [BString]> {
@@ -44,7 +44,7 @@ pub fn written_out(argv: &[BString]) -> Cow<'_, [BString]> {
     }
 }
 
-/// Says whether the arguments after argv[0] fit, one by one.
+/// Says whether the arguments after `argv[0]` fit, one by one.
 ///
 /// Takes pattern × vector steps at most: after a `"..."` fails to lead on, only the last one is tried further.
 pub fn fits_arguments(pattern: &[Argument], argv_after_0: &[BString]) -> bool {

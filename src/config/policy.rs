@@ -158,9 +158,9 @@ pub enum Origin {
 pub enum Match {
     /// By program and arguments.
     Shape {
-        /// The executable's file name, or that of argv[0]: any of these globs.
+        /// The executable's file name, or that of `argv[0]`: any of these globs.
         programs: Vec<Glob>,
-        /// The arguments after argv[0], one by one; `None` for any.
+        /// The arguments after `argv[0]`, one by one; `None` for any.
         args: Option<Vec<Argument>>,
     },
     /// It *is* a stdio server of the user's own MCP configuration files.

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bstr::{BStr, BString, ByteSlice as _};
 
-use crate::config::pattern::{fits_arguments, program_name};
 use crate::config::policy::{Config, GlobPart, Match, Policy};
+use crate::config::{fits_shape, program_name, written_out};
 use crate::model::facts::Facts;
 use crate::model::id::{Pid, ProcessId};
 use crate::model::look::Look;
@@ -133,7 +133,8 @@ impl<'a> Index<'a> {
     /// Puts into `found` the policies that may concern a process, each once.
     fn fitting(&self, look: &Look, row: &Row, argv: &[BString], found: &mut Vec<usize>) {
         found.clear();
-        let named = argv.first().map(|first| program_name(first.as_bstr()));
+        let written = written_out(argv);
+        let named = written.first().map(|first| program_name(first.as_bstr()));
         // The command name finds those that put something else into argv[0], as the executable's name does later.
         let by_name = named
             .and_then(|name| self.by_name.get(name.as_bytes()))
@@ -198,13 +199,7 @@ fn may_fit(form: &Match, look: &Look, row: &Row, argv: &[BString]) -> bool {
 
 fn fits(form: &Match, look: &Look, argv: &[BString], exe: Option<&BStr>) -> bool {
     match form {
-        Match::Shape { programs, args } => {
-            let Some(first) = argv.first() else { return false };
-            let name = program_name(first.as_bstr());
-            let called = |name: &BStr| programs.iter().any(|glob| glob.fits(name));
-            let by_name = called(name) || exe.is_some_and(|exe| called(program_name(exe)));
-            by_name && args.as_ref().is_none_or(|args| fits_arguments(args, &argv[1..]))
-        }
+        Match::Shape { programs, args } => fits_shape(programs, args.as_deref(), exe, argv),
         Match::McpConfigured => look.snapshot.configured.iter().any(|server| mcp::is_server(server, argv)),
         Match::Roots(_) => false,
     }
