@@ -122,7 +122,8 @@ fn path(observer: &mut Observer, started: &Started, path: &Path) -> Known<PathAn
         | Answer::Holders(_)
         | Answer::Sockets(_)
         | Answer::Owner(_)
-        | Answer::Activity(_)) => panic!("{other:?}"),
+        | Answer::Activity(_)
+        | Answer::Terminals(_)) => panic!("{other:?}"),
     })
 }
 
@@ -358,7 +359,7 @@ const NOBODY: &str = "exec setpriv --reuid 65534 --regid 65534 --clear-groups";
 fn as_nobody(directory: &Path) -> String {
     fs::set_permissions(directory, fs::Permissions::from_mode(0o755)).unwrap();
     let binary = directory.join("reapd");
-    fs::copy(env!("CARGO_BIN_EXE_reapd"), &binary).unwrap();
+    copy(Path::new(env!("CARGO_BIN_EXE_reapd")), &binary);
     stand_in(directory, &format!("{NOBODY} {} \"$@\"", binary.display()))
 }
 
@@ -393,7 +394,7 @@ fn an_undumpable_process_of_the_same_user_is_denied_b24() {
     let root = tempfile::tempdir().unwrap();
     let aside = as_nobody(root.path());
     let own = root.path().join("tests");
-    fs::copy(std::env::current_exe().unwrap(), &own).unwrap();
+    copy(&std::env::current_exe().unwrap(), &own);
     let mut started = Started::new(
         Command::new("sh")
             .arg("-c")
@@ -535,11 +536,18 @@ fn a_pinned_process_is_not_its_successor_c07() {
     assert_eq!(observer.is_pinned_alive(id), None);
 }
 
+/// Copies a program by way of another process: a descriptor of ours that is open for writing could be inherited by
+/// what another test starts at that moment, and then nobody could run the copy (execve(2), ETXTBSY).
+fn copy(from: &Path, to: &Path) {
+    assert!(Command::new("cp").arg(from).arg(to).status().unwrap().success());
+}
+
 /// Writes a stand-in for `reapd aside`: a script in its place.
 fn stand_in(directory: &Path, text: &str) -> String {
-    let script = directory.join("aside");
-    fs::write(&script, format!("#!/bin/sh\n{text}\n")).unwrap();
-    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    let (draft, script) = (directory.join("draft"), directory.join("aside"));
+    fs::write(&draft, format!("#!/bin/sh\n{text}\n")).unwrap();
+    fs::set_permissions(&draft, fs::Permissions::from_mode(0o755)).unwrap();
+    copy(&draft, &script);
     script.to_str().unwrap().to_owned()
 }
 
