@@ -135,7 +135,7 @@ fn remove(session: &mut Session, number: usize) -> Result<Exit, Trouble> {
 fn describe(session: &Session, mark: &KeepMark) -> String {
     let what = match &mark.what {
         Kept::Process { id, name, .. } => format!("{id} {} and what is below it", escape(name.as_bytes())),
-        Kept::Directory { path } => format!("{}", words::path(path.as_ref(), session.home())),
+        Kept::Directory { path } => words::path(path.as_ref(), session.home()),
     };
     let until = mark.until.map(|until| format!(" until {}", words::date(until))).unwrap_or_default();
     let note = mark.note.as_deref().map(|note| format!(" ({})", legible::text(note))).unwrap_or_default();

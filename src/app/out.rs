@@ -79,9 +79,10 @@ impl Out {
             return;
         }
         if let Err(error) = self.data.write_all(text.as_bytes()).and_then(|()| self.data.flush()) {
-            self.lost = match error.kind() {
-                ErrorKind::BrokenPipe => Lost::Reader,
-                _ => Lost::Output(error.to_string()),
+            self.lost = if error.kind() == ErrorKind::BrokenPipe {
+                Lost::Reader
+            } else {
+                Lost::Output(error.to_string())
             };
         }
     }

@@ -64,14 +64,14 @@ impl Stand<'_, '_> {
         }
     }
 
-    fn ask(&mut self, question: Question) -> Known<Answer> {
-        let answers = self.eyes.answer(&self.look.snapshot, std::slice::from_ref(&question));
-        let answer = answers.into_iter().find(|(asked, _)| *asked == question).map(|(_, answer)| answer);
+    fn ask(&mut self, question: &Question) -> Known<Answer> {
+        let answers = self.eyes.answer(&self.look.snapshot, std::slice::from_ref(question));
+        let answer = answers.into_iter().find(|(asked, _)| asked == question).map(|(_, answer)| answer);
         answer.unwrap_or_else(|| Err(Unknown::new(Reason::NotAsked, "an answer that did not come")))
     }
 }
 
-fn misfit(_: &Answer) -> Unknown {
+fn misfit() -> Unknown {
     Unknown::new(Reason::NotAsked, "an answer of another kind came back")
 }
 
@@ -150,15 +150,15 @@ impl Scene for Stand<'_, '_> {
         if self.by == By::Resumed {
             return Admission::Spare("taken up after a crash: recorded members only".to_owned());
         }
-        let facts = self.ask(Question::Facts(newborn.id)).and_then(|answer| match answer {
-            Answer::Facts(facts) => Ok(*facts),
-            other => Err(misfit(&other)),
+        let facts = self.ask(&Question::Facts(newborn.id)).and_then(|answer| {
+            let Answer::Facts(facts) = answer else { return Err(misfit()) };
+            Ok(*facts)
         });
         let leads = newborn.sid == newborn.id.pid.number();
         let sockets = leads.then(|| {
-            self.ask(Question::Sockets(newborn.id)).and_then(|answer| match answer {
-                Answer::Sockets(sockets) => Ok(sockets),
-                other => Err(misfit(&other)),
+            self.ask(&Question::Sockets(newborn.id)).and_then(|answer| {
+                let Answer::Sockets(sockets) = answer else { return Err(misfit()) };
+                Ok(sockets)
             })
         });
         let joined = match came {

@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn spans_as_written() {
-        assert_eq!(parse_span("2d"), Some(Duration::from_secs(172_800)));
+        assert_eq!(parse_span("2d"), Some(Duration::from_hours(48)));
         assert_eq!(parse_span("90s"), Some(Duration::from_secs(90)));
         for wrong in ["", "d", "2", "2 d", "-1s", "99999999999999999999d", "2ä"] {
             assert_eq!(parse_span(wrong), None, "{wrong}");

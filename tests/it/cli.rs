@@ -74,7 +74,7 @@ impl Ran {
     }
 
     fn json(&self) -> Value {
-        let json: Value = serde_json::from_str(&self.out).unwrap_or_else(|_| panic!("no JSON: {}", self.out));
+        let json: Value = serde_json::from_str(&self.out).expect("JSON on stdout");
         assert_eq!(json["schema"], 1, "{json}");
         json
     }

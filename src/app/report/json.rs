@@ -238,6 +238,7 @@ mod tests {
     use crate::model::verdict::Verdicts;
 
     #[test]
+    #[expect(clippy::too_many_lines, reason = "the document is written out whole")]
     fn one_tree_as_a_program_reads_it() {
         let look = Look::new(sample::snapshot(&[]));
         let verdicts = Verdicts { judgements: vec![sample::judgement(10, "p")], protected: Vec::new() };

@@ -1,6 +1,7 @@
 //! What became of the teardowns, as a person reads it.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use crate::app::exit::Exit;
@@ -38,7 +39,7 @@ pub fn outcomes(reports: &[Report], colour: Colour) -> String {
     }
     for report in reports {
         for spared in &report.spared {
-            text.push_str(&format!("  left alone       {}: {}\n", spared.id, legible::text(&spared.why)));
+            let _ = writeln!(text, "  left alone       {}: {}", spared.id, legible::text(&spared.why));
         }
     }
     text
@@ -66,7 +67,7 @@ fn row(
     let gap = " ".repeat(17_usize.saturating_sub(name.len()).max(1));
     let trees = count(reports.len(), "tree", "trees");
     let processes = count(processes, "process", "processes");
-    text.push_str(&format!("  {painted}{gap}{trees}   {processes}   {rest}\n"));
+    let _ = writeln!(text, "  {painted}{gap}{trees}   {processes}   {rest}");
 }
 
 fn how(reports: &[&Report]) -> String {
@@ -142,7 +143,7 @@ mod tests {
         spared.spared.push(Spared { id: sample::process(61), why: "it listens".into() });
         let reports = [
             report(10, Closure::Gone, &[term.clone(), Outcome::Exited(Signal::Kill)]),
-            report(20, Closure::Gone, &[term.clone()]),
+            report(20, Closure::Gone, std::slice::from_ref(&term)),
             report(30, Closure::Survivors, &[term, Outcome::Survived("uninterruptible (disk)".into())]),
             report(40, Closure::NotProven, &[Outcome::AlreadyGone]),
             down,
