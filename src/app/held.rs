@@ -3,12 +3,12 @@
 use serde_json::json;
 
 use super::exit::Exit;
+use super::glance::glance;
 use super::memory::{self, Release};
 use super::place::state_trouble;
 use super::report::json::{SCHEMA, waiting_json};
 use super::report::{short_name, text};
 use super::session::Session;
-use super::sweep::glance;
 use super::trouble::Trouble;
 use crate::config::policy::Config;
 use crate::model::evidence::Cause;

@@ -3,6 +3,7 @@
 
 pub mod cli;
 pub mod exit;
+pub mod glance;
 pub mod held;
 pub mod journal;
 pub mod keep;

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use super::cli::Sweep;
 use super::exit::Exit;
+use super::glance::{glance, released_for};
 use super::journal::Journal;
 use super::journal::entry::By;
 use super::lock::{self, LockError};
 use super::look::{Eyes, Sight, foreseen, hold_suspects, plan, take};
-use super::memory::{self, Release, Remembered};
+use super::memory::{self, Remembered};
 use super::out::Reader;
 use super::place::state_trouble;
 use super::question::{Reply, ask};
@@ -118,27 +119,6 @@ fn pace(manner: Manner) -> Pace {
     }
 }
 
-/// What a look without any consequence shows: for `--dry-run` and for `held`.
-pub fn glance(session: &Session, config: &Config, asked: &Asked) -> Result<(Sight, Plan), Trouble> {
-    let state = session.around.existing_state(&session.place)?;
-    let (mut ledger, marks, released) = match &state {
-        None => (Ledger::default(), Vec::new(), memory::Releases::default()),
-        Some(state) => {
-            let ledger = match memory::ledger(state).map_err(|error| state_trouble(&error))? {
-                Remembered::Ledger(ledger) => *ledger,
-                Remembered::Nothing | Remembered::Bad(_) => Ledger::default(),
-            };
-            let marks = memory::marks(state).map_err(|error| state_trouble(&error))?;
-            (ledger, marks, memory::releases(state).map_err(|error| state_trouble(&error))?)
-        }
-    };
-    let mut eyes = session.observer(config)?;
-    let mut sight = take(&mut eyes, config, &mut ledger, &marks)?;
-    let asked = Asked { released: released_for(&released.of(&sight.look.snapshot.boot)), ..asked.clone() };
-    let plan = plan(&mut eyes, &mut sight.look, &foreseen(&sight.verdicts), config, &asked);
-    Ok((sight, plan))
-}
-
 fn dry_run(
     session: &mut Session,
     config: &Config,
@@ -176,21 +156,6 @@ fn seen<'a>(
         stage,
         detail,
     }
-}
-
-fn released_for(releases: &[Release]) -> Released {
-    let mut released = Released::default();
-    for release in releases {
-        match release {
-            Release::Cause(cause) => {
-                released.causes.insert(cause.clone());
-            }
-            Release::Tree(root) => {
-                released.roots.insert(*root);
-            }
-        }
-    }
-    released
 }
 
 /// A sweep that may act.

@@ -7,6 +7,7 @@ use bstr::ByteSlice as _;
 use serde_json::{Value, json};
 
 use super::exit::Exit;
+use super::glance::glance;
 use super::journal::history::stories;
 use super::legible;
 use super::mismatch::mismatch;
@@ -15,7 +16,6 @@ use super::report::text::wait;
 use super::report::{Detail, Seen, Stage};
 use super::session::Session;
 use super::story::{self, finding, remembered};
-use super::sweep::glance;
 use super::trouble::Trouble;
 use super::words::{age, homely, size};
 use crate::config::policy::{ArgumentsShown, Config, Policy};

@@ -1,0 +1,49 @@
+//! A look without any consequence, for dry runs, `why`, `held` and `observe`: it opens what state there is, takes no
+//! lock, and remembers nothing.
+
+use super::look::{Sight, foreseen, plan, take};
+use super::memory::{self, Release, Remembered};
+use super::place::state_trouble;
+use super::session::Session;
+use super::trouble::Trouble;
+use crate::config::policy::Config;
+use crate::judge::Ledger;
+use crate::model::plan::Plan;
+use crate::plan::{Asked, Released};
+
+/// Looks once and plans as if further looks agreed.
+pub fn glance(session: &Session, config: &Config, asked: &Asked) -> Result<(Sight, Plan), Trouble> {
+    let state = session.around.existing_state(&session.place)?;
+    let (mut ledger, marks, released) = match &state {
+        None => (Ledger::default(), Vec::new(), memory::Releases::default()),
+        Some(state) => {
+            let ledger = match memory::ledger(state).map_err(|error| state_trouble(&error))? {
+                Remembered::Ledger(ledger) => *ledger,
+                Remembered::Nothing | Remembered::Bad(_) => Ledger::default(),
+            };
+            let marks = memory::marks(state).map_err(|error| state_trouble(&error))?;
+            (ledger, marks, memory::releases(state).map_err(|error| state_trouble(&error))?)
+        }
+    };
+    let mut eyes = session.observer(config)?;
+    let mut sight = take(&mut eyes, config, &mut ledger, &marks)?;
+    let asked = Asked { released: released_for(&released.of(&sight.look.snapshot.boot)), ..asked.clone() };
+    let plan = plan(&mut eyes, &mut sight.look, &foreseen(&sight.verdicts), config, &asked);
+    Ok((sight, plan))
+}
+
+/// Returns releases as plan takes them.
+pub fn released_for(releases: &[Release]) -> Released {
+    let mut released = Released::default();
+    for release in releases {
+        match release {
+            Release::Cause(cause) => {
+                released.causes.insert(cause.clone());
+            }
+            Release::Tree(root) => {
+                released.roots.insert(*root);
+            }
+        }
+    }
+    released
+}
