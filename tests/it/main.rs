@@ -9,7 +9,11 @@ mod cli;
 mod config;
 #[cfg(target_os = "linux")]
 mod observe;
+#[cfg(target_os = "linux")]
+mod planted;
 mod scenarios;
+#[cfg(target_os = "linux")]
+mod shown;
 mod support;
 #[cfg(target_os = "linux")]
 mod teardown;

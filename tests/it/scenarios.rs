@@ -70,7 +70,11 @@ fn every_scenario_can_fail_both_ways() {
 fn every_scenario_stands_in_the_list() {
     let list = std::fs::read_to_string(folder().join("README.md")).unwrap();
     for path in scenarios() {
-        assert!(list.contains(&format!("`{}`", name(&path))), "{} is not in tests/scenarios/README.md", name(&path));
+        assert!(
+            list.contains(&format!("`{}`", name(&path))),
+            "{} is not in tests/scenarios/README.md",
+            name(&path)
+        );
     }
 }
 
@@ -200,7 +204,12 @@ fn word(judgement: &Judgement, plan: &Plan) -> String {
                     teardown.members.iter().map(|member| member.identity.id.to_string()).collect();
                 return format!("reap {}", pids.join(" "));
             }
-            match plan.waiting.iter().find(|waiting| waiting.judgement == *judgement).map(|waiting| &waiting.why) {
+            match plan
+                .waiting
+                .iter()
+                .find(|waiting| waiting.judgement == *judgement)
+                .map(|waiting| &waiting.why)
+            {
                 Some(Wait::ReportOnly) => "report".to_owned(),
                 Some(Wait::Pace) => "next time".to_owned(),
                 Some(Wait::SameCause(_)) => "hold (same cause)".to_owned(),

@@ -1,0 +1,176 @@
+//! The main job as a user meets it: two dead trees among everything that merely looks dead.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use crate::planted::{Planted, wait_for};
+
+/// A home of its own with a configuration that admits nothing but what this test planted.
+struct Desk {
+    planted: Planted,
+}
+
+impl Desk {
+    fn new() -> Desk {
+        let planted = Planted::new();
+        let home = planted.path("home");
+        fs::create_dir_all(home.join(".config/reapd")).unwrap();
+        fs::create_dir_all(planted.path("run")).unwrap();
+        fs::write(home.join(".config/reapd/config.toml"), planted.config()).unwrap();
+        Desk { planted }
+    }
+
+    /// Runs reapd in a session of its own, since nothing in its session is ever touched.
+    fn reapd(&self, arguments: &[&str]) -> Output {
+        Command::new("setsid")
+            .arg("--wait")
+            .arg(env!("CARGO_BIN_EXE_reapd"))
+            .args(arguments)
+            .args(["--config", self.planted.path("home/.config/reapd/config.toml").to_str().unwrap()])
+            .args(["--state-dir", self.planted.path("state").to_str().unwrap()])
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap())
+            .env("HOME", self.planted.path("home"))
+            .env("XDG_RUNTIME_DIR", self.planted.path("run"))
+            .output()
+            .unwrap()
+    }
+}
+
+fn text(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+fn shapes() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/shapes")
+}
+
+/// Starts a broker as the codex plugin does, in `workspace`, and returns its pid.
+fn broker(planted: &Planted, name: &str) -> (i32, PathBuf) {
+    let plugin = planted.path(&format!("{name}/plugin/scripts"));
+    let workspace = planted.path(&format!("{name}/workspace"));
+    let session = planted.path(&format!("{name}/cxc-Ab12Cd"));
+    for directory in [&plugin, &workspace, &session] {
+        fs::create_dir_all(directory).unwrap();
+    }
+    let script = plugin.join("app-server-broker.mjs");
+    fs::copy(shapes().join("app-server-broker.mjs"), &script).unwrap();
+    let pid_file = session.join("broker.pid");
+    planted.detached(&format!(
+        "exec -a node \"$PYTHON\" {} serve --endpoint unix:{} --cwd {} --pid-file {}",
+        script.display(),
+        session.join("broker.sock").display(),
+        workspace.display(),
+        pid_file.display()
+    ));
+    (planted.pid_in(&pid_file), workspace)
+}
+
+/// Lays out a package as npm does, and returns its script.
+fn package(planted: &Planted) -> PathBuf {
+    let package = planted.path("lib/node_modules/@modelcontextprotocol/server-filesystem/dist");
+    fs::create_dir_all(&package).unwrap();
+    fs::copy(shapes().join("npx"), planted.path("lib/npx")).unwrap();
+    fs::copy(shapes().join("files-server"), package.join("index.js")).unwrap();
+    package.join("index.js")
+}
+
+/// Starts an MCP client with one server behind its wrapper; returns the client's pid and the wrapper's.
+fn client(planted: &Planted, script: &Path, name: &str) -> (i32, i32) {
+    let pids = planted.path(&format!("{name}.pids"));
+    planted.detached(&format!(
+        "exec \"$PYTHON\" {} {} node {} -y @modelcontextprotocol/server-filesystem {}",
+        shapes().join("client.py").display(),
+        pids.display(),
+        planted.path("lib/npx").display(),
+        script.display()
+    ));
+    planted.pid_in(&pids);
+    let text = fs::read_to_string(&pids).unwrap();
+    let mut numbers = text.split_whitespace().map(|word| word.parse().unwrap());
+    let (client, server) = (numbers.next().unwrap(), numbers.next().unwrap());
+    wait_for("the server behind its wrapper", || planted.below(server).len() == 1);
+    (client, server)
+}
+
+#[test]
+fn two_dead_trees_are_ended_whole_and_nothing_else() {
+    let desk = Desk::new();
+    let planted = &desk.planted;
+    let script = package(planted);
+
+    // The two dead ones.
+    let (dead_broker, workspace) = broker(planted, "dead");
+    let (dead_client, dead_server) = client(planted, &script, "dead-client");
+    // A live twin of each.
+    let (live_broker, _) = broker(planted, "live");
+    let (live_client, live_server) = client(planted, &script, "live-client");
+    // What merely looks dead.
+    let lookalikes = [
+        ("tmux", planted.tmux()),
+        ("ssh-agent", planted.ssh_agent()),
+        ("nohup job", planted.marked("nohup sleep 600 >nohup.log 2>&1 </dev/null", "nohup")),
+        ("rebuilt directory", planted.dev_server()),
+        ("waiting pipeline", planted.pipeline(&script)),
+    ];
+    wait_for("the live broker's whole tree", || planted.below(live_broker).len() == 5);
+    let mut dead: Vec<i32> = Vec::new();
+    wait_for("the trees that are to die", || {
+        dead = [dead_broker, dead_server]
+            .into_iter()
+            .flat_map(|root| planted.below(root).into_iter().chain([root]))
+            .collect();
+        dead.len() == 8
+    });
+
+    fs::remove_dir_all(workspace).unwrap();
+    planted.end(dead_client);
+    wait_for("the client to be gone", || !planted.is_alive(dead_client));
+
+    let dry = desk.reapd(&["sweep", "--dry-run", "--json"]);
+    assert!(dry.status.success(), "{}", text(&dry));
+    let found: serde_json::Value = serde_json::from_slice(&dry.stdout).unwrap();
+    let mut condemned: Vec<(i64, &str)> = found["trees"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|tree| matches!(tree["verdict"].as_str(), Some("suspect" | "orphaned")))
+        .map(|tree| (tree["root"]["pid"].as_i64().unwrap(), tree["policy"].as_str().unwrap()))
+        .collect();
+    condemned.sort_unstable();
+    let mut expected = [(i64::from(dead_broker), "codex-broker"), (i64::from(dead_server), "mcp-server")];
+    expected.sort_unstable();
+    assert_eq!(condemned, expected, "{}", text(&dry));
+    assert!(!planted.path("state").exists(), "a dry run writes nothing");
+    for &pid in &dead {
+        assert!(planted.is_alive(pid), "a dry run ends nothing");
+    }
+
+    let swept = desk.reapd(&["sweep", "--yes"]);
+    assert!(swept.status.success(), "{}", text(&swept));
+    for &pid in &dead {
+        assert!(!planted.is_alive(pid), "{pid} is left of {dead:?}:\n{}", text(&swept));
+    }
+    for pid in [live_broker, live_client, live_server].into_iter().chain(planted.below(live_broker)) {
+        assert!(planted.is_alive(pid), "{pid} was ended:\n{}", text(&swept));
+    }
+    assert_eq!(planted.below(live_broker).len(), 5);
+    for (name, pid) in lookalikes {
+        assert!(planted.is_alive(pid), "{name} was ended:\n{}", text(&swept));
+    }
+
+    let again = desk.reapd(&["sweep", "--yes", "--exit-code"]);
+    assert!(again.status.success(), "a second sweep finds nothing:\n{}", text(&again));
+
+    for pid in [dead_broker, dead_server] {
+        let why = desk.reapd(&["why", &pid.to_string()]);
+        let said = text(&why);
+        assert!(said.contains("gone, "), "why {pid}:\n{said}");
+    }
+    assert!(text(&desk.reapd(&["why", &dead_broker.to_string()])).contains("deleted"));
+    for pid in [live_broker, live_server].into_iter().chain(lookalikes.map(|(_, pid)| pid)) {
+        let said = text(&desk.reapd(&["why", &pid.to_string()]));
+        assert!(said.contains("KEEP"), "why {pid}:\n{said}");
+    }
+}
