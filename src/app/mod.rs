@@ -1,12 +1,109 @@
-//! Edge.
+//! Wires the stages: reads the command line and the clock, loops, prints, remembers. Edge.
 #![allow(clippy::disallowed_methods, reason = "an edge floor: clocks, files and sockets are its work")]
 
+pub mod cli;
+pub mod exit;
+pub mod held;
+pub mod journal;
+pub mod keep;
+pub mod legible;
+pub mod lock;
+pub mod look;
+pub mod memory;
+pub mod mismatch;
+pub mod out;
+pub mod place;
+pub mod policies;
+pub mod question;
+pub mod redact;
+pub mod report;
+pub mod resume;
+pub mod rules;
+pub mod scene;
+pub mod session;
+pub mod signals;
+pub mod state;
+pub mod story;
+pub mod sweep;
+pub mod takeup;
 pub mod teardown;
+pub mod trouble;
+pub mod why;
+pub mod words;
 
-/// Runs.
-pub fn main() -> std::process::ExitCode {
-    if std::env::args_os().nth(1).is_some_and(|argument| argument == "aside") {
+#[cfg(test)]
+mod sample;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use cli::{Cli, Command};
+use exit::Exit;
+use out::Out;
+use place::Surroundings;
+use session::Session;
+use trouble::Trouble;
+
+/// Runs the command line and returns how it ended.
+pub fn main() -> ExitCode {
+    let Cli { place, command } = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version are no errors: clap prints them on stdout.
+            let exit = if error.use_stderr() { Exit::Usage } else { Exit::Done };
+            // A reader that went away is no failure.
+            let _ = error.print();
+            return exit.into();
+        }
+    };
+    if let Command::Aside = command {
         return crate::observe::aside_main();
     }
-    std::process::ExitCode::SUCCESS
+    signals::listen();
+    let mut session = Session { around: Surroundings::read(), place, out: Out::standard() };
+    let exit = match run(&mut session, command) {
+        Ok(exit) => exit,
+        Err(trouble) => {
+            report(&mut session, &trouble);
+            trouble.exit
+        }
+    };
+    match session.out.missing() {
+        Some(why) => {
+            let said = format!("reapd: not everything could be printed: {why}");
+            session.out.talk(&said);
+            exit.max(Exit::Failed).into()
+        }
+        None => exit.into(),
+    }
+}
+
+fn run(session: &mut Session, command: Command) -> Result<Exit, Trouble> {
+    match command {
+        Command::Sweep(args) => sweep::run(session, &args),
+        Command::Why { pid } => why::run(session, pid),
+        Command::Log { count } => story::log(session, count),
+        Command::Keep(args) => keep::run(session, &args),
+        Command::Policies { name, set } => policies::run(session, name.as_deref(), set.as_deref()),
+        Command::Rules { name } => rules::rules(session, name.as_deref()),
+        Command::Check { file } => rules::check(session, file),
+        Command::Held => held::held(session),
+        Command::Release { what } => held::release(session, &what),
+        Command::Observe { save } => held::save(session, &save),
+        Command::Aside => Ok(Exit::Done),
+    }
+}
+
+/// Says once what went wrong, with its hint; as JSON where JSON was asked for.
+fn report(session: &mut Session, trouble: &Trouble) {
+    if session.place.json {
+        let json = report::json::error(trouble);
+        session.json(&json);
+        return;
+    }
+    session.out.talk(&format!("reapd: {trouble}"));
+    if let Some(hint) = &trouble.hint {
+        session.out.talk(&format!("  = {hint}"));
+    }
 }

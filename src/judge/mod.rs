@@ -17,6 +17,9 @@ pub mod rules;
 mod vetoes;
 mod weigh;
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeSet;
 
 use crate::config::policy::Config;

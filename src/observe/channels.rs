@@ -48,6 +48,10 @@ impl Channels {
 pub(super) struct Channels;
 
 #[cfg(not(target_os = "linux"))]
+#[expect(
+    clippy::unused_self,
+    reason = "the same signatures as on Linux, where the channels of a look share a dump"
+)]
 impl Channels {
     /// Returns the channels of a look.
     pub(super) fn new() -> Channels {

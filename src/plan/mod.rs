@@ -221,7 +221,7 @@ mod tests {
         let (go, wait) = plan_of(&world, &Asked::default());
         assert_eq!((go, wait), (vec![103], BTreeMap::from([(102, Wait::ReportOnly)])));
         world.config.mode = Mode::Report;
-        assert_eq!(plan_of(&world, &Asked::default()).0, []);
+        assert_eq!(plan_of(&world, &Asked::default()).0, [] as [i32; 0]);
     }
 
     #[test]

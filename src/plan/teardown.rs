@@ -463,7 +463,7 @@ mod tests {
         // Both are gone; somebody is in a session of the root's number.
         world.remove(10).remove(11).add(12, 1, 10, 300);
         let (joined, spared) = world.membership(&known);
-        assert_eq!(joined, []);
+        assert_eq!(joined, [] as [i32; 0]);
         assert!(spared[&12].contains("possibly escaped"));
     }
 
@@ -606,10 +606,10 @@ mod tests {
         joins(&world, &[10, 11], &[(13, "reapd's own session")]);
         // The killer is inside the tree it kills.
         world.row(800, |row| row.ppid = 10);
-        assert_eq!(world.membership(&[]).0, []);
+        assert_eq!(world.membership(&[]).0, [] as [i32; 0]);
         let mut world = World::new();
         world.judge(super::super::fixture::OWN, |_| {});
-        assert_eq!(world.membership(&[]).0, []);
+        assert_eq!(world.membership(&[]).0, [] as [i32; 0]);
     }
 
     #[test]

@@ -1,14 +1,16 @@
 //! Tests against real processes and the real binary, all in one. Each marks what it starts and ends it by its number.
-#![allow(clippy::disallowed_methods, reason = "tests start programs, read files and clocks")]
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(clippy::disallowed_methods, reason = "tests start programs and read files")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+#![allow(clippy::wildcard_enum_match_arm, reason = "a test names what it expects, and all else has failed")]
 
 #[cfg(target_os = "linux")]
 mod channels;
+mod cli;
 mod config;
 #[cfg(target_os = "linux")]
 mod observe;
 mod scenarios;
-#[cfg(target_os = "linux")]
 mod support;
 #[cfg(target_os = "linux")]
 mod teardown;
+mod tidy;

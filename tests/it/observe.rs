@@ -1,8 +1,16 @@
 //! Looks at real processes in the states that fool a reader of `/proc`.
+#![expect(
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "tests start real processes"
+)]
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -48,9 +56,8 @@ impl Started {
     }
 
     fn ready(&mut self) {
-        let mut line = String::new();
-        BufReader::new(self.0.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-        assert_eq!(line, "ready\n");
+        let mut lines = BufReader::new(self.0.stdout.as_mut().unwrap()).lines();
+        assert!(lines.any(|line| line.unwrap() == "ready"), "it ended before it was ready");
     }
 
     fn pid(&self) -> Pid {
@@ -105,13 +112,18 @@ fn facts(started: &Started) -> Facts {
 }
 
 fn path(observer: &mut Observer, started: &Started, path: &Path) -> Known<PathAnswer> {
-    use std::os::unix::ffi::OsStrExt as _;
     let snapshot = observer.table().unwrap();
     let of = id(&snapshot, started.pid());
     let question = Question::Path { of, path: path.as_os_str().as_bytes().into() };
     ask(observer, &snapshot, question).map(|answer| match answer {
         Answer::Path(answer) => answer,
-        other => panic!("{other:?}"),
+        other @ (Answer::Facts(_)
+        | Answer::Channel(_)
+        | Answer::Holders(_)
+        | Answer::Sockets(_)
+        | Answer::Owner(_)
+        | Answer::Activity(_)
+        | Answer::Terminals(_)) => panic!("{other:?}"),
     })
 }
 
@@ -126,6 +138,87 @@ fn until(what: &str, mut holds: impl FnMut() -> bool) {
         rustix::thread::sched_yield();
     }
 }
+
+/// Tells this test binary, started again, what to be.
+const ROLE: &str = "REAPD_TEST_ROLE";
+
+/// No test of its own: what this binary does when it is started again as somebody else.
+#[test]
+fn role() {
+    match std::env::var(ROLE).as_deref() {
+        // What ssh-agent and others do to themselves.
+        Ok("undumpable") => {
+            rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable).unwrap();
+            ready_and_wait();
+        }
+        Ok("leaderless") => {
+            end_the_leader();
+            ready_and_wait();
+        }
+        Ok("hanging-aside") => hanging_aside(),
+        Ok(_) | Err(_) => {}
+    }
+}
+
+/// Returns a command that starts this test binary in a role.
+fn in_role(binary: &Path, role: &str) -> String {
+    format!("{ROLE}={role} exec {} --exact observe::role --nocapture", binary.display())
+}
+
+fn ready_and_wait() {
+    // The harness has begun a line already.
+    println!("\nready");
+    until("somebody ends it", || {
+        let _ = rustix::thread::nanosleep(&rustix::time::Timespec { tv_sec: 300, tv_nsec: 0 });
+        false
+    });
+}
+
+/// Ends the main thread alone: a signal that only it gets makes it leave. The others live on.
+#[expect(unsafe_code, reason = "no safe call ends another thread alone")]
+fn end_the_leader() {
+    extern "C" fn leave(_signal: libc::c_int) {
+        // SAFETY: the thread ends here, and no other one uses its stack.
+        unsafe { libc::syscall(libc::SYS_exit, 0) };
+    }
+    let leave: extern "C" fn(libc::c_int) = leave;
+    // SAFETY: the handler makes one system call, which is allowed at any time.
+    unsafe { libc::signal(libc::SIGUSR1, leave as libc::sighandler_t) };
+    let own = std::process::id();
+    // SAFETY: it sends a signal to ourselves.
+    unsafe { libc::syscall(libc::SYS_tgkill, own, own, libc::SIGUSR1) };
+}
+
+/// Passes requests on to a real aside process until one speaks of a certain path: then it answers no more, as one
+/// does that reads from a dead mount. Standard output belongs to the test harness; descriptor 3 is the way out.
+fn hanging_aside() {
+    use std::io::{Read as _, Write as _};
+    let out = fs::File::options().write(true).open("/dev/fd/3").unwrap();
+    let mut real = Command::new(env!("CARGO_BIN_EXE_reapd"))
+        .arg("aside")
+        .stdin(Stdio::piped())
+        .stdout(out)
+        .spawn()
+        .unwrap();
+    let mut chunk = vec![0; 65536];
+    let hangs = loop {
+        let length = std::io::stdin().read(&mut chunk).unwrap();
+        let text = &chunk[..length];
+        let hangs = text.windows(HANGS.len()).any(|window| window == HANGS.as_bytes());
+        if length == 0 || hangs {
+            break hangs;
+        }
+        real.stdin.as_mut().unwrap().write_all(text).unwrap();
+    };
+    drop(real.stdin.take());
+    real.wait().unwrap();
+    if hangs {
+        ready_and_wait();
+    }
+}
+
+/// The path at which the stand-in hangs.
+const HANGS: &str = "HANGS-HERE";
 
 #[test]
 fn a_deleted_working_directory_is_deleted_a21() {
@@ -176,7 +269,7 @@ fn a_rebuilt_directory_is_another_one_b34() {
     let mut observer = observer();
     match path(&mut observer, &started, &directory) {
         Ok(PathAnswer::Present { file, .. }) => {
-            assert_ne!(file, cwd.file, "and yet there is one of that name")
+            assert_ne!(file, cwd.file, "and yet there is one of that name");
         }
         other => panic!("{other:?}"),
     }
@@ -259,29 +352,26 @@ fn absent_parents_tell_the_nearest_that_is_there() {
     assert_eq!(other_readers.unwrap_err().reason, Reason::Foreign);
 }
 
+/// Becomes an ordinary user.
+const NOBODY: &str = "exec setpriv --reuid 65534 --regid 65534 --clear-groups";
+
+/// Writes an `aside` that runs as an ordinary user, and returns its path.
+fn as_nobody(directory: &Path) -> String {
+    fs::set_permissions(directory, fs::Permissions::from_mode(0o755)).unwrap();
+    let binary = directory.join("reapd");
+    copy(Path::new(env!("CARGO_BIN_EXE_reapd")), &binary);
+    stand_in(directory, &format!("{NOBODY} {} \"$@\"", binary.display()))
+}
+
 #[test]
 fn what_we_may_not_read_is_denied_b24() {
     if !is_root() {
         return;
     }
-    // A process of an ordinary user asks, by way of `aside`, for one of root's: the same refusal that a process
-    // gives which made itself undumpable.
+    // An ordinary user's process asks, by way of `aside`, for one of root's.
     let started = Started::script("", Path::new("/"));
     let root = tempfile::tempdir().unwrap();
-    fs::set_permissions(root.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    let binary = root.path().join("reapd");
-    fs::copy(env!("CARGO_BIN_EXE_reapd"), &binary).unwrap();
-    let script = root.path().join("as-nobody");
-    fs::write(
-        &script,
-        format!(
-            "#!/bin/sh\nexec setpriv --reuid 65534 --regid 65534 --clear-groups {} \"$@\"\n",
-            binary.display()
-        ),
-    )
-    .unwrap();
-    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
-    let mut observer = Observer::open(setup(script.to_str().unwrap())).unwrap();
+    let mut observer = Observer::open(setup(&as_nobody(root.path()))).unwrap();
     let snapshot = observer.table().unwrap();
     let of = id(&snapshot, started.pid());
     let Ok(Answer::Facts(facts)) = ask(&mut observer, &snapshot, Question::Facts(of)) else { panic!() };
@@ -297,16 +387,35 @@ fn what_we_may_not_read_is_denied_b24() {
 }
 
 #[test]
-fn a_dead_leader_with_live_threads_is_alive_c24() {
-    // Python's main thread ends by itself while another one sleeps on.
-    let program = "import threading, time, ctypes, sys\n\
-        threading.Thread(target=lambda: time.sleep(300)).start()\n\
-        print('ready', flush=True)\n\
-        ctypes.CDLL(None).pthread_exit(0)\n";
-    if Command::new("python3").arg("-c").arg("").status().is_err() {
+fn an_undumpable_process_of_the_same_user_is_denied_b24() {
+    if !is_root() {
         return;
     }
-    let mut started = Started::new(Command::new("python3").arg("-c").arg(program).stdout(Stdio::piped()));
+    let root = tempfile::tempdir().unwrap();
+    let aside = as_nobody(root.path());
+    let own = root.path().join("tests");
+    copy(&std::env::current_exe().unwrap(), &own);
+    let mut started = Started::new(
+        Command::new("sh")
+            .arg("-c")
+            .arg(format!("{NOBODY} sh -c {:?}", in_role(&own, "undumpable")))
+            .stdout(Stdio::piped()),
+    );
+    started.ready();
+    let mut observer = Observer::open(setup(&aside)).unwrap();
+    let snapshot = observer.table().unwrap();
+    let of = id(&snapshot, started.pid());
+    let Ok(Answer::Facts(facts)) = ask(&mut observer, &snapshot, Question::Facts(of)) else { panic!() };
+    assert_eq!(facts.cwd.unwrap_err().reason, Reason::Denied);
+    assert_eq!(facts.env.unwrap_err().reason, Reason::Denied);
+    assert_eq!(facts.uid.unwrap().0, 65534, "and yet it is the same user's");
+}
+
+#[test]
+fn a_dead_leader_with_live_threads_is_alive_c24() {
+    let own = std::env::current_exe().unwrap();
+    let mut started =
+        Started::new(Command::new("sh").arg("-c").arg(in_role(&own, "leaderless")).stdout(Stdio::piped()));
     started.ready();
     let mut observer = observer();
     let pid = started.pid();
@@ -394,11 +503,10 @@ fn marks_vectors_and_groups_come_through() {
 
 #[test]
 fn empty_arguments_survive_the_way() {
-    let started = Started::new(Command::new("sleep").args(["300", ""]).env("LC_ALL", "C"));
-    drop(started);
-    let started = Started::new(
-        Command::new("sh").args(["-c", "echo ready; read x <&1", "", "a b", ""]).stdout(Stdio::piped()),
+    let mut started = Started::new(
+        Command::new("sh").args(["-c", "echo ready; kill -STOP $$", "", "a b", ""]).stdout(Stdio::piped()),
     );
+    started.ready();
     let mut observer = observer();
     until("it is there with all its arguments", || {
         let snapshot = observer.table().unwrap();
@@ -428,11 +536,18 @@ fn a_pinned_process_is_not_its_successor_c07() {
     assert_eq!(observer.is_pinned_alive(id), None);
 }
 
+/// Copies a program by way of another process: a descriptor of ours that is open for writing could be inherited by
+/// what another test starts at that moment, and then nobody could run the copy (execve(2), ETXTBSY).
+fn copy(from: &Path, to: &Path) {
+    assert!(Command::new("cp").arg(from).arg(to).status().unwrap().success());
+}
+
 /// Writes a stand-in for `reapd aside`: a script in its place.
 fn stand_in(directory: &Path, text: &str) -> String {
-    let script = directory.join("aside");
-    fs::write(&script, format!("#!/bin/sh\n{text}\n")).unwrap();
-    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    let (draft, script) = (directory.join("draft"), directory.join("aside"));
+    fs::write(&draft, format!("#!/bin/sh\n{text}\n")).unwrap();
+    fs::set_permissions(&draft, fs::Permissions::from_mode(0o755)).unwrap();
+    copy(&draft, &script);
     script.to_str().unwrap().to_owned()
 }
 
@@ -457,34 +572,16 @@ fn one_that_never_answers_leaves_the_tick_alive_c17() {
 
 #[test]
 fn one_hung_read_is_unknown_and_the_rest_goes_on_c17() {
-    // The stand-in works, but whenever it is asked for one certain process's path it stops for good: it is stopped
-    // by a path that leads to a FIFO nobody writes to, in place of a dead mount.
     let root = tempfile::tempdir().unwrap();
-    let marker = root.path().join("HANGS-HERE");
-    let program = format!(
-        "import os, subprocess, sys\n\
-         child = subprocess.Popen([{binary:?}, 'aside'], stdin=subprocess.PIPE, stdout=1)\n\
-         while True:\n\
-         \x20   data = os.read(0, 65536)\n\
-         \x20   if not data: break\n\
-         \x20   at = data.find(b'HANGS-HERE')\n\
-         \x20   if at >= 0:\n\
-         \x20       child.stdin.close(); child.wait()\n\
-         \x20       import time; time.sleep(300)\n\
-         \x20   child.stdin.write(data); child.stdin.flush()\n\
-         child.stdin.close()\n",
-        binary = env!("CARGO_BIN_EXE_reapd"),
-    );
-    let script = root.path().join("aside.py");
-    fs::write(&script, program).unwrap();
-    let aside = stand_in(root.path(), &format!("exec python3 {}", script.display()));
+    let marker = root.path().join(HANGS);
+    let own = std::env::current_exe().unwrap();
+    let aside = stand_in(root.path(), &format!("exec 3>&1 >/dev/null\n{}", in_role(&own, "hanging-aside")));
     let timeout = Duration::from_millis(1500);
     let mut observer = Observer::open(Setup { probe_timeout: timeout, ..setup(&aside) }).unwrap();
     let started = Started::script("", root.path());
     let snapshot = observer.table().unwrap();
     let of = id(&snapshot, started.pid());
     assert!(snapshot.arguments.iter().any(|entry| entry.argv.is_ok()));
-    use std::os::unix::ffi::OsStrExt as _;
     let hanging = Question::Path { of, path: marker.as_os_str().as_bytes().into() };
     let begun = Instant::now();
     let answer = ask(&mut observer, &snapshot, hanging);
@@ -513,7 +610,6 @@ fn one_that_ends_at_once_is_unknown() {
 
 #[test]
 fn our_parser_and_sysinfo_agree() {
-    use std::os::unix::ffi::OsStrExt as _;
     let _started = Started::script("", Path::new("/tmp"));
     let mut observer = observer();
     let snapshot = observer.table().unwrap();

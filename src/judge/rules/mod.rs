@@ -19,7 +19,7 @@ pub mod stdin_ended;
 pub mod terminal_gone;
 
 #[cfg(test)]
-mod support;
+pub(in crate::judge) mod support;
 
 /// All rules, in the order `reapd rules` shows them: proofs first, then signs.
 pub static ALL: &[&Rule] = &[

@@ -30,11 +30,11 @@ use crate::model::table::{Row, State, Table, plain_row};
 use crate::model::verdict::Mode;
 
 /// The root's number.
-pub(super) const ROOT: i32 = 50;
+pub(in crate::judge) const ROOT: i32 = 50;
 
 /// What a check expects; the text must be part of the reason.
 #[derive(Debug)]
-pub(super) enum Says {
+pub(in crate::judge) enum Says {
     Yes(&'static str),
     No(&'static str),
     Unknown(&'static str),
@@ -44,7 +44,7 @@ pub(super) enum Says {
 
 /// A few processes and what is known of them.
 #[derive(Debug, Clone)]
-pub(super) struct Scene {
+pub(in crate::judge) struct Scene {
     rows: Vec<Row>,
     answers: Answers,
     captures: BTreeMap<String, BString>,
@@ -54,17 +54,17 @@ pub(super) struct Scene {
     now: Moment,
 }
 
-pub(super) fn pid(number: i32) -> Pid {
+pub(in crate::judge) fn pid(number: i32) -> Pid {
     Pid::new(number).unwrap()
 }
 
-pub(super) fn id(number: i32) -> ProcessId {
+pub(in crate::judge) fn id(number: i32) -> ProcessId {
     ProcessId { pid: pid(number), start: Start(u64::try_from(number).unwrap() * 10) }
 }
 
 impl Scene {
     /// The root was adopted by process 1; its facts are plain, it has no sockets, and nothing else was asked.
-    pub(super) fn orphan() -> Scene {
+    pub(in crate::judge) fn orphan() -> Scene {
         let scene = Scene {
             rows: Vec::new(),
             answers: Answers::new(),
@@ -78,12 +78,12 @@ impl Scene {
     }
 
     /// The same, but process 40 is its living parent.
-    pub(super) fn owned() -> Scene {
+    pub(in crate::judge) fn owned() -> Scene {
         Scene::orphan().process(40, 1).row(ROOT, |row| row.ppid = 40)
     }
 
     /// Adds a process with plain facts and no sockets.
-    pub(super) fn process(mut self, number: i32, ppid: i32) -> Scene {
+    pub(in crate::judge) fn process(mut self, number: i32, ppid: i32) -> Scene {
         self.rows.push(plain_row(pid(number), ppid, id(number).start));
         self.answer(Question::Facts(id(number)), Answer::Facts(Box::new(plain_facts(number))))
             .answer(Question::Sockets(id(number)), Answer::Sockets(Sockets::default()))
@@ -91,24 +91,24 @@ impl Scene {
     }
 
     /// Changes a row.
-    pub(super) fn row(mut self, number: i32, change: impl FnOnce(&mut Row)) -> Scene {
+    pub(in crate::judge) fn row(mut self, number: i32, change: impl FnOnce(&mut Row)) -> Scene {
         change(self.rows.iter_mut().find(|row| row.id.pid.number() == number).unwrap());
         self
     }
 
     /// Makes a process a zombie without threads.
-    pub(super) fn dead(self, number: i32) -> Scene {
+    pub(in crate::judge) fn dead(self, number: i32) -> Scene {
         self.row(number, |row| row.state = State::Zombie)
     }
 
     /// Takes a process out of the table.
-    pub(super) fn without(mut self, number: i32) -> Scene {
+    pub(in crate::judge) fn without(mut self, number: i32) -> Scene {
         self.rows.retain(|row| row.id.pid.number() != number);
         self
     }
 
     /// Changes the facts of a process.
-    pub(super) fn facts(mut self, number: i32, change: impl FnOnce(&mut Facts)) -> Scene {
+    pub(in crate::judge) fn facts(mut self, number: i32, change: impl FnOnce(&mut Facts)) -> Scene {
         let answer = self.answers.get_mut(&Question::Facts(id(number)));
         let Some(Ok(Answer::Facts(facts))) = answer else { panic!("no facts of {number}") };
         change(facts);
@@ -116,61 +116,66 @@ impl Scene {
     }
 
     /// The root stands in `path`, which is inode 700 of device 8.
-    pub(super) fn stands_in(self, path: &str, fate: Known<Fate>) -> Scene {
+    pub(in crate::judge) fn stands_in(self, path: &str, fate: Known<Fate>) -> Scene {
         self.facts(ROOT, |facts| facts.cwd = Ok(Directory { fate, ..directory(path) }))
     }
 
     /// Answers a question.
-    pub(super) fn answer(mut self, question: Question, answer: Answer) -> Scene {
+    pub(in crate::judge) fn answer(mut self, question: Question, answer: Answer) -> Scene {
         self.answers.insert(question, Ok(answer));
         self
     }
 
     /// Answers that it could not be told.
-    pub(super) fn refused(mut self, question: Question, reason: Reason) -> Scene {
+    pub(in crate::judge) fn refused(mut self, question: Question, reason: Reason) -> Scene {
         self.answers.insert(question, Err(Unknown::new(reason, "it")));
         self
     }
 
+    /// Who works in the terminals that a process serves, by device number.
+    pub(in crate::judge) fn serves(self, number: i32, terminals: &[i32]) -> Scene {
+        self.answer(Question::Terminals(id(number)), Answer::Terminals(terminals.to_vec()))
+    }
+
     /// Takes an answer back.
-    pub(super) fn unasked(mut self, question: &Question) -> Scene {
+    pub(in crate::judge) fn unasked(mut self, question: &Question) -> Scene {
         self.answers.remove(question);
         self
     }
 
     /// A descriptor of any process.
-    pub(super) fn fd(self, number: i32, fd: u32, channel: Channel) -> Scene {
+    pub(in crate::judge) fn fd(self, number: i32, fd: u32, channel: Channel) -> Scene {
         self.answer(Question::Channel { of: id(number), fd }, Answer::Channel(channel))
     }
 
     /// Who holds the far end of a descriptor; everybody was readable.
-    pub(super) fn held_by(self, number: i32, fd: u32, holders: &[i32]) -> Scene {
+    pub(in crate::judge) fn held_by(self, number: i32, fd: u32, holders: &[i32]) -> Scene {
         self.census(number, fd, holders, Census::Whole)
     }
 
     /// Who holds the far end of a descriptor, as far as the search reached.
-    pub(super) fn census(self, number: i32, fd: u32, holders: &[i32], census: Census) -> Scene {
+    pub(in crate::judge) fn census(self, number: i32, fd: u32, holders: &[i32], census: Census) -> Scene {
         let seen = holders.iter().copied().map(id).collect();
         self.answer(Question::Holders { of: id(number), fd }, Answer::Holders(Holders { seen, census }))
     }
 
     /// What is at a path.
-    pub(super) fn path(self, path: &str, answer: PathAnswer) -> Scene {
+    pub(in crate::judge) fn path(self, path: &str, answer: PathAnswer) -> Scene {
         self.answer(Question::Path { of: id(ROOT), path: path.into() }, Answer::Path(answer))
     }
 
     /// Who bears a number that the root names.
-    pub(super) fn owner(self, number: i32, owner: Owner) -> Scene {
+    pub(in crate::judge) fn owner(self, number: i32, owner: Owner) -> Scene {
         self.answer(Question::Owner { of: id(ROOT), pid: pid(number) }, Answer::Owner(owner))
     }
 
     /// Bytes that a process moved.
-    pub(super) fn activity(self, number: i32) -> Scene {
+    pub(in crate::judge) fn activity(self, number: i32) -> Scene {
         self.answer(Question::Activity(id(number)), Answer::Activity(Activity { read: 1, written: 1 }))
     }
 
     /// The sockets of a process.
-    pub(super) fn sockets(
+    pub(in crate::judge) fn sockets(
         self,
         number: i32,
         listeners: Vec<Listener>,
@@ -180,18 +185,24 @@ impl Scene {
     }
 
     /// A value of the policy's captures.
-    pub(super) fn capture(mut self, name: &str, value: &str) -> Scene {
+    pub(in crate::judge) fn capture(mut self, name: &str, value: &str) -> Scene {
         self.captures.insert(name.into(), value.into());
         self
     }
 
     /// Another tree that policy `policy` matches, with one capture.
-    pub(super) fn other(self, policy: &str, root: i32, tree: &[i32], capture: Option<(&str, &str)>) -> Scene {
+    pub(in crate::judge) fn other(
+        self,
+        policy: &str,
+        root: i32,
+        tree: &[i32],
+        capture: Option<(&str, &str)>,
+    ) -> Scene {
         self.other_as(policy, root, tree, capture, Standing::Judged)
     }
 
     /// The same, with its standing.
-    pub(super) fn other_as(
+    pub(in crate::judge) fn other_as(
         mut self,
         policy: &str,
         root: i32,
@@ -210,26 +221,30 @@ impl Scene {
     }
 
     /// The argument vector of this process could not be read.
-    pub(super) fn unread(mut self, number: i32) -> Scene {
+    pub(in crate::judge) fn unread(mut self, number: i32) -> Scene {
         self.unread.insert(number);
         self
     }
 
     /// The moment of the look.
-    pub(super) fn now(mut self, now: Moment) -> Scene {
+    pub(in crate::judge) fn now(mut self, now: Moment) -> Scene {
         self.now = now;
         self
     }
 
     /// Only the owner connects to this socket, as every policy says.
-    pub(super) fn private(mut self, name: &str) -> Scene {
+    pub(in crate::judge) fn private(mut self, name: &str) -> Scene {
         self.private.push(literal(name));
         self
     }
 
     /// Weighs by `weigh` and checks what comes of it.
     #[track_caller]
-    pub(super) fn check_by(&self, weigh: impl FnOnce(&Case<'_>) -> Found<Finding>, expected: &Says) {
+    pub(in crate::judge) fn check_by(
+        &self,
+        weigh: impl FnOnce(&Case<'_>) -> Found<Finding>,
+        expected: &Says,
+    ) {
         let found = self.case(weigh);
         let fits = match (expected, &found) {
             (Says::Yes(part), Ok(Finding { holds: Holds::Yes, why, .. }))
@@ -243,7 +258,7 @@ impl Scene {
 
     /// Weighs by a rule with these settings and checks what comes of it.
     #[track_caller]
-    pub(super) fn check(&self, rule: &Rule, settings: &[(&'static str, Setting)], expected: &Says) {
+    pub(in crate::judge) fn check(&self, rule: &Rule, settings: &[(&'static str, Setting)], expected: &Says) {
         let settings: BTreeMap<&'static str, Setting> = settings.iter().cloned().collect();
         for name in settings.keys() {
             assert!(rule.spec.settings.iter().any(|spec| spec.name == *name), "no setting {name}");
@@ -251,12 +266,11 @@ impl Scene {
         self.check_by(|case| (rule.weigh)(case, Settings(&settings)), expected);
     }
 
-    /// Hands out the case of the root.
-    pub(super) fn case<T>(&self, look_at: impl FnOnce(&Case<'_>) -> T) -> T {
+    /// Returns what is seen of the scene.
+    pub(in crate::judge) fn look(&self) -> Look {
         let table = Table::new(self.rows.clone());
-        let tree = descendants(&table, id(ROOT));
-        let arguments = self
-            .rows
+        let arguments = table
+            .rows()
             .iter()
             .map(|row| Arguments {
                 id: row.id,
@@ -264,13 +278,15 @@ impl Scene {
                 argv: if self.unread.contains(&row.id.pid.number()) {
                     Err(Unknown::new(Reason::Denied, "its arguments"))
                 } else {
-                    Ok(vec![BString::from("server")].into())
+                    // What is older than the root is what may have started it, and no server.
+                    let name = if row.id.pid.number() < ROOT { "shell" } else { "server" };
+                    Ok(vec![BString::from(name)].into())
                 },
             })
             .collect();
         let mut look = Look::new(Snapshot {
             boot: BootId("boot".into()),
-            began: Clocks { boot: self.now, monotonic: self.now.0, wall: 0 },
+            began: Clocks { boot: self.now, monotonic: self.now.0, wall: self.now.0 / 1_000_000 },
             table,
             arguments,
             own: Own {
@@ -290,6 +306,13 @@ impl Scene {
             gaps: Vec::new(),
         });
         look.answers = self.answers.clone();
+        look
+    }
+
+    /// Hands out the case of the root.
+    pub(in crate::judge) fn case<T>(&self, look_at: impl FnOnce(&Case<'_>) -> T) -> T {
+        let look = self.look();
+        let tree = descendants(&look.snapshot.table, id(ROOT));
         let config = config(&self.private);
         look_at(&Case {
             look: &look,
@@ -304,11 +327,11 @@ impl Scene {
     }
 }
 
-pub(super) fn namespaces() -> Namespaces {
+pub(in crate::judge) fn namespaces() -> Namespaces {
     Namespaces { pid: 1, mount: 1, net: 1, time: 1, user: 1 }
 }
 
-pub(super) fn file(dev: u64, ino: u64) -> FileId {
+pub(in crate::judge) fn file(dev: u64, ino: u64) -> FileId {
     FileId { dev, ino }
 }
 
@@ -334,38 +357,38 @@ fn plain_facts(number: i32) -> Facts {
 }
 
 /// The directory of inode 600 of device 8, on a local file system that is mounted at `/`.
-pub(super) fn parent(path: &str) -> Parent {
+pub(in crate::judge) fn parent(path: &str) -> Parent {
     Parent { path: path.into(), file: file(8, 600), mount: "/".into(), on: FileSystem::Local }
 }
 
-pub(super) fn pipe(far: FarEnd) -> Channel {
+pub(in crate::judge) fn pipe(far: FarEnd) -> Channel {
     Channel { kind: ChannelKind::Pipe { inode: 5 }, far: Ok(far), unread: Ok(0) }
 }
 
-pub(super) fn stream(far: FarEnd) -> Channel {
+pub(in crate::judge) fn stream(far: FarEnd) -> Channel {
     Channel { kind: ChannelKind::Stream { inode: 6 }, ..pipe(far) }
 }
 
 /// A descriptor that has no far end.
-pub(super) fn plain(kind: ChannelKind) -> Channel {
+pub(in crate::judge) fn plain(kind: ChannelKind) -> Channel {
     let none = || Unknown::new(Reason::Unsupported, "its far end");
     Channel { kind, far: Err(none()), unread: Err(none()) }
 }
 
-pub(super) fn listener(family: Family, name: &str) -> Listener {
+pub(in crate::judge) fn listener(family: Family, name: &str) -> Listener {
     Listener { family, name: name.into(), inode: 70, file: None, pending: 0 }
 }
 
-pub(super) fn connection(family: Family, name: &str, peer: Peer) -> Connection {
+pub(in crate::judge) fn connection(family: Family, name: &str, peer: Peer) -> Connection {
     Connection { family, name: name.into(), inode: 71, peer }
 }
 
-pub(super) fn text(text: &str) -> Setting {
+pub(in crate::judge) fn text(text: &str) -> Setting {
     Setting::Text(text.into())
 }
 
 /// A template of one capture.
-pub(super) fn captured(name: &str) -> Setting {
+pub(in crate::judge) fn captured(name: &str) -> Setting {
     Setting::Template(Template {
         text: format!("{{{name}}}"),
         parts: vec![TemplatePart::Capture(name.into())],
@@ -373,11 +396,11 @@ pub(super) fn captured(name: &str) -> Setting {
 }
 
 /// A glob of one literal.
-pub(super) fn literal(text: &str) -> Glob {
+pub(in crate::judge) fn literal(text: &str) -> Glob {
     Glob { text: text.into(), parts: vec![GlobPart::Literal(text.into())] }
 }
 
-fn config(private: &[Glob]) -> Config {
+pub(in crate::judge) fn config(private: &[Glob]) -> Config {
     let by_stdin =
         || Condition { rule: "stdin-abandoned", strength: Strength::Proof, settings: BTreeMap::new() };
     let policy = |name: &str, conditions: Vec<Condition>| Policy {
@@ -417,7 +440,7 @@ fn config(private: &[Glob]) -> Config {
 
 /// Checks that the finding counts at once without `for`, and only after the span with it.
 #[track_caller]
-pub(super) fn lasts(scene: &Scene, rule: &Rule) {
+pub(in crate::judge) fn lasts(scene: &Scene, rule: &Rule) {
     let span = Duration::from_mins(5);
     for (settings, lasting) in
         [(BTreeMap::new(), None), (BTreeMap::from([("for", Setting::Duration(span))]), Some(span))]

@@ -31,11 +31,13 @@
 //! fn channel(of: ProcessId, fd: u32) -> Known<Channel>
 //! fn holders(of: ProcessId, fd: u32) -> Known<Holders>
 //! fn sockets(of: ProcessId) -> Known<Sockets>
+//! fn terminals(of: ProcessId) -> Known<Vec<i32>>
 //! ```
 
 #[cfg(target_os = "linux")]
 mod linux;
-#[cfg(target_os = "macos")]
+// Its parsers name no Apple type and are tested everywhere.
+#[cfg(any(target_os = "macos", test))]
 mod macos;
 
 #[cfg(target_os = "linux")]
@@ -45,5 +47,5 @@ pub(super) use linux::{
 #[cfg(target_os = "macos")]
 pub(super) use macos::{
     Pinned, Scanner, activity, arguments, boot_id, channel, clocks, facts, gaps, holders, own, owner, path,
-    prepare_aside, sockets,
+    prepare_aside, sockets, terminals,
 };

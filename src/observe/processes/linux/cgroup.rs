@@ -97,7 +97,7 @@ fn state(
     let opened = rustix::fs::open(full.as_bytes(), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
     let text = match opened.map_err(Fault::Errno).and_then(|file| bounded(file, TEXT_MOST)) {
         Ok(text) => text,
-        // Kernels before 5.2 have no unified freezer: then the directory is there and the file is not.
+        // The cgroup was removed, or the freezer is older than this file: neither says thawed.
         Err(Fault::Errno(Errno::NOENT)) => return Err(Unknown::new(Reason::Vanished, what)),
         Err(Fault::Errno(errno)) => return Err(unknown(errno, what)),
         Err(Fault::More) => return Err(Unknown::new(Reason::Truncated, what)),

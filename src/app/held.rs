@@ -1,0 +1,122 @@
+//! `reapd held` and `reapd release`: what is proven and held back, and a person's word to let it go on.
+
+use serde_json::json;
+
+use super::exit::Exit;
+use super::memory::{self, Release};
+use super::place::state_trouble;
+use super::report::json::{SCHEMA, waiting_json};
+use super::report::{short_name, text};
+use super::session::Session;
+use super::sweep::glance;
+use super::trouble::Trouble;
+use crate::config::policy::Config;
+use crate::model::evidence::Cause;
+use crate::model::id::Pid;
+use crate::model::plan::{Wait, Waiting};
+use crate::observe;
+use crate::plan::{Asked, Pace};
+
+/// Runs `reapd held`.
+pub fn held(session: &mut Session) -> Result<Exit, Trouble> {
+    let config = session.configuration()?.config;
+    // As a timer's run would have it, since that is whom pace and breaker hold back.
+    let asked = Asked { pace: Pace::Paced, ..Asked::default() };
+    let (_, plan) = glance(session, &config, &asked)?;
+    let held: Vec<&Waiting> = plan.waiting.iter().filter(|waiting| is_held(waiting)).collect();
+    if session.place.json {
+        let held: Vec<_> = held.iter().map(|waiting| waiting_json(waiting)).collect();
+        session.json(&json!({ "schema": SCHEMA, "held": held }));
+        return Ok(Exit::Done);
+    }
+    if held.is_empty() {
+        session.out.talk("Nothing is held back.");
+    }
+    for waiting in held {
+        let judgement = &waiting.judgement;
+        let release = match &waiting.why {
+            Wait::TooLarge(_) => format!("   reapd release {}", judgement.root),
+            Wait::SameCause(_) | Wait::ReportOnly | Wait::Pace | Wait::Unidentified | Wait::PartOf(_) => {
+                String::new()
+            }
+        };
+        let line = format!(
+            "{}   {}   {}   {}{release}",
+            judgement.root,
+            judgement.policy,
+            short_name(&judgement.argv),
+            text::wait(&waiting.why),
+        );
+        session.out.line(&line);
+    }
+    Ok(Exit::Done)
+}
+
+fn is_held(waiting: &Waiting) -> bool {
+    match waiting.why {
+        Wait::Pace | Wait::SameCause(_) | Wait::TooLarge(_) | Wait::Unidentified => true,
+        // What only reports is not held, and what is part of another goes with it.
+        Wait::ReportOnly | Wait::PartOf(_) => false,
+    }
+}
+
+/// Runs `reapd release`.
+pub fn release(session: &mut Session, what: &str) -> Result<Exit, Trouble> {
+    let config = session.configuration()?.config;
+    let mut eyes = session.observer(&config)?;
+    let snapshot = eyes.table().map_err(|error| Trouble::because("cannot look at processes", &error))?;
+    let release = match what.parse::<i32>() {
+        Err(_) => Release::Cause(cause(what)?),
+        Ok(number) => {
+            let row = Pid::new(number).and_then(|pid| snapshot.table.at(pid));
+            let row = row.ok_or_else(|| Trouble::failed(format!("there is no process {number}")))?;
+            Release::Tree(row.id)
+        }
+    };
+    let state = session.around.state(&session.place)?;
+    memory::release(&state, &snapshot.boot, release).map_err(|error| state_trouble(&error))?;
+    session.talk(&format!("released for the next sweep: {what}"));
+    Ok(Exit::Done)
+}
+
+fn cause(text: &str) -> Result<Cause, Trouble> {
+    if text == "clock" {
+        return Ok(Cause::Clock);
+    }
+    if let Some(name) = text.strip_prefix("registry:") {
+        return Ok(Cause::Registry(name.to_owned()));
+    }
+    if text.starts_with('/') {
+        return Ok(Cause::Mount(text.into()));
+    }
+    Err(Trouble::usage(format!("'{}' is no cause", crate::model::escape::escape(text.as_bytes())))
+        .hint("reapd held shows them: a mount point, registry:NAME, clock, or a process number"))
+}
+
+/// Runs `reapd observe --save`.
+pub fn save(session: &mut Session, path: &std::path::Path) -> Result<Exit, Trouble> {
+    let config: Config = session.configuration()?.config;
+    let (sight, _) = glance(session, &config, &Asked::default())?;
+    let world = crate::model::world::print(&crate::model::world::anonymise(&sight.look));
+    super::state::replace(path, world.as_bytes()).map_err(|error| state_trouble(&error))?;
+    let shown = session.shown(path);
+    session.out.talk(&format!(
+        "Saved {} processes as seen at {} to {shown}, names and paths replaced.",
+        sight.look.snapshot.table.rows().len(),
+        super::words::date(observe::clocks().wall),
+    ));
+    Ok(Exit::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn causes_as_they_are_shown() {
+        for shown in [Cause::Clock, Cause::Registry("previews".into()), Cause::Mount("/mnt/nfs".into())] {
+            assert_eq!(cause(&text::cause(&shown)).unwrap(), shown);
+        }
+        assert!(cause("relative").is_err());
+    }
+}

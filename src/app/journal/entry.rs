@@ -1,0 +1,94 @@
+//! The lines of the journal: a format of its own version, read by `log`, by `why` and after a crash.
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::id::{BootId, ProcessId};
+use crate::model::moment::Moment;
+use crate::model::outcome::Report;
+use crate::model::plan::{Signal, Teardown};
+
+/// The version that is written. Lines of another are skipped when reading.
+pub const VERSION: u32 = 1;
+
+/// One line.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// The version of the format.
+    pub v: u32,
+    /// When, milliseconds of the wall clock since the epoch.
+    pub at: u64,
+    /// The run of the kernel; process numbers mean nothing outside it.
+    pub boot: BootId,
+    /// The sweep, by the wall clock when it began.
+    pub sweep: u64,
+    /// When, on the boot clock.
+    pub clock: Moment,
+    /// What.
+    pub event: Event,
+}
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Event {
+    /// This is about to be torn down; on the disk before the first signal.
+    Intent {
+        /// The judgement, the members and the ladder.
+        teardown: Box<Teardown>,
+        /// At whose word.
+        by: By,
+    },
+    /// A rung: this signal goes to these.
+    Signalled {
+        /// The tree.
+        root: ProcessId,
+        /// The signal.
+        signal: Signal,
+        /// To whom.
+        to: Vec<ProcessId>,
+    },
+    /// These were seen gone.
+    SeenGone {
+        /// The tree.
+        root: ProcessId,
+        /// Who.
+        ids: Vec<ProcessId>,
+    },
+    /// What became of it.
+    Outcome {
+        /// The report.
+        report: Box<Report>,
+    },
+    /// A teardown that a crash cut short is not gone on with.
+    Abandoned {
+        /// The tree.
+        root: ProcessId,
+        /// Why.
+        why: String,
+    },
+}
+
+impl Event {
+    /// Returns the root of the tree that it is about.
+    pub fn root(&self) -> ProcessId {
+        match self {
+            Event::Intent { teardown, .. } => teardown.judgement.root,
+            Event::Signalled { root, .. } | Event::SeenGone { root, .. } | Event::Abandoned { root, .. } => {
+                *root
+            }
+            Event::Outcome { report } => report.root,
+        }
+    }
+}
+
+/// At whose word something is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum By {
+    /// A person ran `reapd sweep` and said yes, at the question or with `--yes`.
+    Hand,
+    /// A timer ran `reapd sweep --once`.
+    Once,
+    /// A crash cut it short, and it was taken up again.
+    Resumed,
+}

@@ -1,0 +1,107 @@
+//! Reads the journal back: what was done to whom, and what a crash cut short.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::entry::{Entry, Event, VERSION};
+use super::{CURRENT, OLDER};
+use crate::app::state::{State, StateError};
+use crate::model::id::{BootId, Pid, ProcessId};
+use crate::model::plan::Teardown;
+
+/// What the journal tells.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct History {
+    /// In the order they were written.
+    pub entries: Vec<Entry>,
+    /// Lines that are torn or of another version.
+    pub skipped: usize,
+}
+
+/// One teardown, from its intent to its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Story<'a> {
+    /// The intent.
+    pub intent: &'a Entry,
+    /// What was intended.
+    pub teardown: &'a Teardown,
+    /// What followed, in order.
+    pub events: Vec<&'a Entry>,
+}
+
+/// Reads everything that was written at or after `since`, milliseconds of the wall clock.
+pub fn read(state: &State, since: u64) -> Result<History, StateError> {
+    let mut history = History::default();
+    for name in [OLDER, CURRENT] {
+        let Some(content) = state.read(name)? else { continue };
+        for line in content.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()) {
+            match serde_json::from_slice::<Entry>(line) {
+                Ok(entry) if entry.v == VERSION => {
+                    if entry.at >= since {
+                        history.entries.push(entry);
+                    }
+                }
+                Ok(_) | Err(_) => history.skipped += 1,
+            }
+        }
+    }
+    Ok(history)
+}
+
+/// Returns when the oldest line of the current journal was written.
+pub fn first(state: &State) -> Result<Option<u64>, StateError> {
+    let Some(content) = state.read(CURRENT)? else { return Ok(None) };
+    let mut lines = content.split(|&byte| byte == b'\n');
+    Ok(lines.find_map(|line| serde_json::from_slice::<Entry>(line).ok()).map(|entry| entry.at))
+}
+
+/// Returns every teardown, in the order of their intents.
+pub fn stories(history: &History) -> Vec<Story<'_>> {
+    let mut stories: Vec<Story<'_>> = Vec::new();
+    // A later intent for the same process (it survived, and was condemned again) begins a story of its own.
+    let mut open: BTreeMap<(&BootId, ProcessId), usize> = BTreeMap::new();
+    for entry in &history.entries {
+        let key = (&entry.boot, entry.event.root());
+        if let Event::Intent { teardown, .. } = &entry.event {
+            open.insert(key, stories.len());
+            stories.push(Story { intent: entry, teardown, events: Vec::new() });
+        } else if let Some(&at) = open.get(&key) {
+            stories[at].events.push(entry);
+        }
+    }
+    stories
+}
+
+impl Story<'_> {
+    /// Says whether its end was written down.
+    pub fn is_finished(&self) -> bool {
+        self.events.iter().any(|entry| matches!(entry.event, Event::Outcome { .. } | Event::Abandoned { .. }))
+    }
+
+    /// Returns everybody who was seen gone.
+    pub fn seen_gone(&self) -> BTreeSet<ProcessId> {
+        let mut gone = BTreeSet::new();
+        for entry in &self.events {
+            match &entry.event {
+                Event::SeenGone { ids, .. } => gone.extend(ids),
+                Event::Outcome { report } => {
+                    gone.extend(
+                        report.members.iter().filter(|member| member.gone.is_some()).map(|member| member.id),
+                    );
+                }
+                Event::Intent { .. } | Event::Signalled { .. } | Event::Abandoned { .. } => {}
+            }
+        }
+        gone
+    }
+
+    /// Says whether a process was in it, as the root or as a member, newborn ones included.
+    pub fn names(&self, pid: Pid) -> bool {
+        self.teardown.judgement.root.pid == pid
+            || self.teardown.members.iter().any(|member| member.identity.id.pid == pid)
+            || self.events.iter().any(|entry| match &entry.event {
+                Event::Outcome { report } => report.members.iter().any(|member| member.id.pid == pid),
+                Event::Signalled { to, .. } => to.iter().any(|id| id.pid == pid),
+                Event::Intent { .. } | Event::SeenGone { .. } | Event::Abandoned { .. } => false,
+            })
+    }
+}

@@ -1,0 +1,231 @@
+//! One look: the table, then questions and answers in turns until nobody has any left, then the judgement.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use bstr::BString;
+
+use super::memory;
+use super::trouble::Trouble;
+use crate::config::policy::{AdmitEnv, Capture, Config};
+use crate::judge::ledger::Begun;
+use crate::judge::{self, Candidates, Ledger, Notes};
+use crate::model::id::ProcessId;
+use crate::model::keep::KeepMark;
+use crate::model::known::{Known, Reason, Unknown};
+use crate::model::look::{Look, Snapshot};
+use crate::model::moment::Clocks;
+use crate::model::plan::Plan;
+use crate::model::question::{Answer, Question};
+use crate::model::verdict::{Judgement, Verdict, Verdicts};
+use crate::observe::{self, Observer};
+use crate::plan::{self, Asked};
+
+/// Rules ask in turns, each resting on the answers before: facts, then channels, then holders, then their facts.
+/// Some turns more than the longest such chain; what is then still open counts as unknown.
+const TURNS: usize = 12;
+
+/// What looks at the machine. The observer does; tests look at a machine of their own.
+pub trait Eyes {
+    /// Scans the table.
+    fn table(&mut self) -> Result<Snapshot, Trouble>;
+    /// Answers questions.
+    fn answer(&mut self, snapshot: &Snapshot, questions: &[Question]) -> Vec<(Question, Known<Answer>)>;
+    /// Reads the clocks.
+    fn clocks(&mut self) -> Clocks;
+    /// Holds these processes, so that later reads and signals are theirs and nobody else's.
+    fn pin(&mut self, ids: &[ProcessId]);
+}
+
+impl Eyes for Observer {
+    fn table(&mut self) -> Result<Snapshot, Trouble> {
+        Observer::table(self).map_err(|error| Trouble::because("cannot read the process table", &error))
+    }
+
+    fn answer(&mut self, snapshot: &Snapshot, questions: &[Question]) -> Vec<(Question, Known<Answer>)> {
+        Observer::answer(self, snapshot, questions)
+    }
+
+    fn clocks(&mut self) -> Clocks {
+        observe::clocks()
+    }
+
+    fn pin(&mut self, ids: &[ProcessId]) {
+        Observer::pin(self, ids);
+    }
+}
+
+/// A look with its judgement.
+#[derive(Debug)]
+pub struct Sight {
+    /// What was seen.
+    pub look: Look,
+    /// Which policies apply to whom.
+    pub candidates: Candidates,
+    /// What was judged.
+    pub verdicts: Verdicts,
+    /// What the ledger is to remember of it.
+    pub notes: Notes,
+    /// What the ledger made of the time since the look before.
+    pub begun: Begun,
+    /// How long it took.
+    pub took: Duration,
+}
+
+impl Sight {
+    /// Has the ledger remember this look.
+    pub fn remember(&self, ledger: &mut Ledger) {
+        ledger.remember(&self.look, &self.candidates, &self.verdicts, &self.notes);
+    }
+}
+
+/// Takes one look and judges it. The ledger is only made ready; what is to be remembered is for the caller to say.
+pub fn take(
+    eyes: &mut dyn Eyes,
+    config: &Config,
+    ledger: &mut Ledger,
+    marks: &[KeepMark],
+) -> Result<Sight, Trouble> {
+    let started = Instant::now();
+    let mut look = Look::new(eyes.table()?);
+    look.marks = memory::valid_marks(marks, &look.snapshot.boot, look.snapshot.began.wall);
+    let begun = ledger.begin(&look, &config.confirm);
+    let candidates = judge::candidates(&look, config);
+    gather(eyes, &mut look, |look| judge::questions(look, config, &candidates, ledger));
+    let (verdicts, notes) = judge::judge(&look, config, &candidates, ledger);
+    Ok(Sight { look, candidates, verdicts, notes, begun, took: started.elapsed() })
+}
+
+/// Holds everybody of a suspected tree, from the first look that suspects them: later reads and the signal are then
+/// about whom the verdict was about.
+pub fn hold_suspects(eyes: &mut dyn Eyes, verdicts: &Verdicts) {
+    let suspected = |judgement: &&Judgement| {
+        matches!(judgement.verdict, Verdict::Suspect { .. } | Verdict::Orphaned { .. })
+    };
+    let suspects: BTreeSet<ProcessId> = verdicts
+        .judgements
+        .iter()
+        .filter(suspected)
+        .flat_map(|judgement| judgement.tree.iter().copied())
+        .collect();
+    eyes.pin(&suspects.into_iter().collect::<Vec<_>>());
+}
+
+/// Returns verdicts as they would be after enough further looks that agree: every suspect confirmed.
+pub fn foreseen(verdicts: &Verdicts) -> Verdicts {
+    let mut foreseen = verdicts.clone();
+    for judgement in &mut foreseen.judgements {
+        if let Verdict::Suspect { since, .. } = judgement.verdict {
+            judgement.verdict = Verdict::Orphaned { since };
+        }
+    }
+    foreseen
+}
+
+/// Plans, asking first what the plan needs to know.
+pub fn plan(
+    eyes: &mut dyn Eyes,
+    look: &mut Look,
+    verdicts: &Verdicts,
+    config: &Config,
+    asked: &Asked,
+) -> Plan {
+    gather(eyes, look, |look| plan::questions(verdicts, look, config, asked));
+    plan::plan(verdicts, look, config, asked)
+}
+
+/// Asks what `next` wants to know until it wants nothing more, or for as many turns as there may be.
+pub fn gather(eyes: &mut dyn Eyes, look: &mut Look, mut next: impl FnMut(&Look) -> Vec<Question>) {
+    for _ in 0..TURNS {
+        let wanted: BTreeSet<Question> =
+            next(look).into_iter().filter(|question| !look.answers.contains_key(question)).collect();
+        if wanted.is_empty() {
+            return;
+        }
+        let wanted: Vec<Question> = wanted.into_iter().collect();
+        look.answers.extend(eyes.answer(&look.snapshot, &wanted));
+        for question in wanted {
+            // Asked and passed over is unknown; without this it would be asked for ever.
+            look.answers
+                .entry(question)
+                .or_insert_with(|| Err(Unknown::new(Reason::NotAsked, "an answer that did not come")));
+        }
+    }
+}
+
+/// Returns the variables that the configuration names: no other is ever read of anybody's environment.
+pub fn variables(config: &Config) -> BTreeSet<BString> {
+    let mut names = BTreeSet::new();
+    if let AdmitEnv::Marked { name, .. } = &config.scope {
+        names.insert(name.clone());
+    }
+    for capture in config.policies.iter().flat_map(|policy| policy.captures.values()) {
+        if let Capture::Env { name, .. } = capture {
+            names.insert(name.as_str().into());
+        }
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::sample;
+
+    struct Scripted {
+        asked: Vec<Vec<Question>>,
+        silent: bool,
+    }
+
+    impl Eyes for Scripted {
+        fn table(&mut self) -> Result<Snapshot, Trouble> {
+            Ok(sample::snapshot(&[]))
+        }
+
+        fn answer(&mut self, _: &Snapshot, questions: &[Question]) -> Vec<(Question, Known<Answer>)> {
+            self.asked.push(questions.to_vec());
+            if self.silent {
+                return Vec::new();
+            }
+            let denied = || Err(Unknown::new(Reason::Denied, "x"));
+            questions.iter().map(|question| (question.clone(), denied())).collect()
+        }
+
+        fn clocks(&mut self) -> Clocks {
+            sample::snapshot(&[]).began
+        }
+
+        fn pin(&mut self, _: &[ProcessId]) {}
+    }
+
+    fn facts(pid: i32) -> Question {
+        Question::Facts(sample::process(pid))
+    }
+
+    #[test]
+    fn asks_in_turns_and_nothing_twice() {
+        let mut eyes = Scripted { asked: Vec::new(), silent: false };
+        let mut look = Look::new(sample::snapshot(&[]));
+        gather(&mut eyes, &mut look, |look| match look.answers.len() {
+            0 => vec![facts(1), facts(1)],
+            1 => vec![facts(1), facts(2)],
+            _ => Vec::new(),
+        });
+        assert_eq!(eyes.asked, [vec![facts(1)], vec![facts(2)]]);
+    }
+
+    #[test]
+    fn a_silent_observer_leaves_unknowns_and_no_endless_loop() {
+        let mut eyes = Scripted { asked: Vec::new(), silent: true };
+        let mut look = Look::new(sample::snapshot(&[]));
+        gather(&mut eyes, &mut look, |_| vec![facts(1)]);
+        assert_eq!(eyes.asked.len(), 1);
+        assert!(look.answers[&facts(1)].is_err());
+        let mut count = 0;
+        gather(&mut eyes, &mut look, |_| {
+            count += 1;
+            vec![facts(100 + count)]
+        });
+        assert_eq!(eyes.asked.len(), 1 + TURNS);
+    }
+}

@@ -1,0 +1,162 @@
+//! What became of the teardowns, as a person reads it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::app::exit::Exit;
+use crate::app::legible;
+use crate::app::out::{Colour, Paint, paint};
+use crate::app::words::{count, span};
+use crate::model::outcome::{Closure, MemberOutcome, Outcome, Report};
+use crate::model::plan::Signal;
+
+/// Returns the lines that say what became of everything. "Signalled" is never said as "gone".
+pub fn outcomes(reports: &[Report], colour: Colour) -> String {
+    let mut text = String::new();
+    let of = |closure| reports.iter().filter(move |report| report.closure == closure).collect::<Vec<_>>();
+    let gone = of(Closure::Gone);
+    if !gone.is_empty() {
+        let processes: usize = gone.iter().map(|report| report.members.len()).sum();
+        let took =
+            gone.iter().map(|report| report.span.1.since(report.span.0)).max().unwrap_or(Duration::ZERO);
+        let how = how(&gone);
+        row(&mut text, colour, Paint::Keep, "gone", &gone, processes, &format!("{}   {how}", span(took)));
+    }
+    for (closure, name) in [(Closure::Survivors, "survived"), (Closure::NotProven, "not proven gone")] {
+        for report in of(closure) {
+            let left: Vec<&MemberOutcome> = report.members.iter().filter(|member| is_left(member)).collect();
+            let whom = left.iter().map(|member| survivor(member)).collect::<Vec<_>>().join(", ");
+            let whom =
+                if whom.is_empty() { format!("{}: new members kept coming", report.root) } else { whom };
+            row(&mut text, colour, Paint::Reap, name, &[report], left.len(), &whom);
+        }
+    }
+    for report in of(Closure::Untouched) {
+        let why = report.stood_down.as_deref().unwrap_or("nothing was signalled");
+        let why = format!("{}: {}", report.root, legible::text(why));
+        row(&mut text, colour, Paint::Unknown, "stood down", &[report], report.members.len(), &why);
+    }
+    for report in reports {
+        for spared in &report.spared {
+            text.push_str(&format!("  left alone       {}: {}\n", spared.id, legible::text(&spared.why)));
+        }
+    }
+    text
+}
+
+/// Returns how a run with these outcomes ends.
+pub fn exit(reports: &[Report]) -> Exit {
+    let failed = reports.iter().any(|report| match report.closure {
+        Closure::Survivors | Closure::NotProven => true,
+        Closure::Gone | Closure::Untouched => false,
+    });
+    if failed { Exit::Failed } else { Exit::Done }
+}
+
+fn row(
+    text: &mut String,
+    colour: Colour,
+    kind: Paint,
+    name: &str,
+    reports: &[&Report],
+    processes: usize,
+    rest: &str,
+) {
+    let painted = paint(colour, kind, name);
+    let gap = " ".repeat(17_usize.saturating_sub(name.len()).max(1));
+    let trees = count(reports.len(), "tree", "trees");
+    let processes = count(processes, "process", "processes");
+    text.push_str(&format!("  {painted}{gap}{trees}   {processes}   {rest}\n"));
+}
+
+fn how(reports: &[&Report]) -> String {
+    // By the sharpest signal that anybody in the tree needed.
+    let mut needed: BTreeMap<Option<Signal>, usize> = BTreeMap::new();
+    for report in reports {
+        let sharpest = report.members.iter().filter_map(|member| match member.outcome {
+            Outcome::Exited(signal) => Some(signal),
+            Outcome::AlreadyGone | Outcome::IdentityChanged | Outcome::Denied | Outcome::Survived(_) => None,
+        });
+        *needed.entry(sharpest.max()).or_default() += 1;
+    }
+    let words: Vec<String> = needed
+        .iter()
+        .map(|(signal, count)| match signal {
+            Some(Signal::Kill) => format!("{count} needed KILL"),
+            Some(signal) => format!("{count} ended on {}", signal.name()),
+            None if *count == 1 => "1 went by itself".to_owned(),
+            None => format!("{count} went by themselves"),
+        })
+        .collect();
+    words.join(", ")
+}
+
+fn is_left(member: &MemberOutcome) -> bool {
+    match member.outcome {
+        Outcome::Denied | Outcome::Survived(_) => true,
+        Outcome::Exited(_) | Outcome::AlreadyGone | Outcome::IdentityChanged => false,
+    }
+}
+
+fn survivor(member: &MemberOutcome) -> String {
+    let why = match &member.outcome {
+        Outcome::Survived(state) => legible::text(state),
+        Outcome::Denied => "the kernel refused the signal".to_owned(),
+        Outcome::Exited(_) | Outcome::AlreadyGone | Outcome::IdentityChanged => "gone".to_owned(),
+    };
+    format!("{} {}: {why}", member.id, legible::text(&member.name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::sample;
+    use crate::model::moment::Moment;
+    use crate::model::plan::Spared;
+
+    fn report(pid: i32, closure: Closure, outcomes: &[Outcome]) -> Report {
+        let members = outcomes.iter().zip(pid..).map(|(outcome, pid)| MemberOutcome {
+            id: sample::process(pid),
+            name: "chrome".into(),
+            signals: vec![Signal::Term],
+            outcome: outcome.clone(),
+            gone: None,
+        });
+        Report {
+            root: sample::process(pid),
+            policy: "p".into(),
+            stood_down: None,
+            members: members.collect(),
+            spared: Vec::new(),
+            closure,
+            span: (Moment(0), Moment(4_100_000_000)),
+        }
+    }
+
+    #[test]
+    fn signalled_is_not_gone() {
+        let term = Outcome::Exited(Signal::Term);
+        let mut down = report(50, Closure::Untouched, &[]);
+        down.stood_down = Some("a client is connected now".into());
+        let mut spared = report(60, Closure::Gone, &[Outcome::AlreadyGone]);
+        spared.spared.push(Spared { id: sample::process(61), why: "it listens".into() });
+        let reports = [
+            report(10, Closure::Gone, &[term.clone(), Outcome::Exited(Signal::Kill)]),
+            report(20, Closure::Gone, &[term.clone()]),
+            report(30, Closure::Survivors, &[term, Outcome::Survived("uninterruptible (disk)".into())]),
+            report(40, Closure::NotProven, &[Outcome::AlreadyGone]),
+            down,
+            spared,
+        ];
+        insta::assert_snapshot!(outcomes(&reports, Colour::None), @r"
+        gone             3 trees   4 processes   4.1 s   1 went by itself, 1 ended on TERM, 1 needed KILL
+        survived         1 tree   1 process   31 chrome: uninterruptible (disk)
+        not proven gone  1 tree   0 processes   40: new members kept coming
+        stood down       1 tree   0 processes   50: a client is connected now
+        left alone       61: it listens
+        ");
+        assert_eq!(exit(&reports), Exit::Failed);
+        assert_eq!(exit(&reports[..2]), Exit::Done);
+        assert_eq!(exit(&reports[4..5]), Exit::Done, "standing down is what the re-check is for");
+    }
+}

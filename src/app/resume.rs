@@ -1,0 +1,130 @@
+//! Takes up what a crash cut short, without trusting that nothing has changed since (REDTEAM F12).
+//!
+//! Between the crash and now somebody may have come back to the tree, renewed it or kept it. So a root that lives is
+//! judged anew from its first look; only when the root was *recorded* as seen gone are the other members, by their
+//! recorded identities, still ours to end.
+
+use super::journal::history::{History, Story, stories};
+use crate::model::id::ProcessId;
+use crate::model::look::Snapshot;
+use crate::model::plan::{Member, Teardown};
+
+/// What is to be done about one unfinished teardown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Course {
+    /// Its root was seen gone: these members are ended by identity.
+    Continue(Box<Teardown>),
+    /// It is left, and judged anew as if it had never been seen.
+    Abandon {
+        /// The root.
+        root: ProcessId,
+        /// Why, for the journal and the person.
+        why: &'static str,
+    },
+}
+
+/// Returns what is to be done about each unfinished teardown.
+pub fn courses(history: &History, snapshot: &Snapshot) -> Vec<Course> {
+    stories(history)
+        .iter()
+        .filter(|story| !story.is_finished())
+        .map(|story| course(story, snapshot))
+        .collect()
+}
+
+fn course(story: &Story<'_>, snapshot: &Snapshot) -> Course {
+    let root = story.teardown.judgement.root;
+    let abandon = |why| Course::Abandon { root, why };
+    if story.intent.boot != snapshot.boot {
+        return abandon("the machine was restarted since");
+    }
+    let lives = |id| snapshot.table.get(id).is_some_and(|row| !row.is_gone());
+    if lives(root) {
+        return abandon("its root is alive, so it is judged anew");
+    }
+    let gone = story.seen_gone();
+    if !gone.contains(&root) {
+        return abandon("its root went, but was not seen to go by our hand");
+    }
+    let members: Vec<Member> = story
+        .teardown
+        .members
+        .iter()
+        .filter(|member| !gone.contains(&member.identity.id) && lives(member.identity.id))
+        .cloned()
+        .collect();
+    if members.is_empty() {
+        return abandon("nothing of it is left");
+    }
+    Course::Continue(Box::new(Teardown { members, ..story.teardown.clone() }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::journal::entry::{By, Entry, Event, VERSION};
+    use crate::app::sample;
+    use crate::model::id::BootId;
+    use crate::model::moment::Moment;
+
+    fn snapshot(boot: &str, alive: &[ProcessId]) -> Snapshot {
+        Snapshot { boot: BootId(boot.into()), ..sample::snapshot(alive) }
+    }
+
+    fn entry(event: Event) -> Entry {
+        Entry { v: VERSION, at: 1, boot: BootId("b".into()), sweep: 1, clock: Moment(1), event }
+    }
+
+    fn crashed(gone: &[i32]) -> History {
+        let root = sample::process(10);
+        let teardown = Box::new(sample::teardown(10, "p"));
+        let mut entries = vec![entry(Event::Intent { teardown, by: By::Hand })];
+        if !gone.is_empty() {
+            let ids = gone.iter().map(|&pid| sample::process(pid)).collect();
+            entries.push(entry(Event::SeenGone { root, ids }));
+        }
+        History { entries, skipped: 0 }
+    }
+
+    #[test]
+    fn a_living_root_is_judged_anew_f12() {
+        let now = snapshot("b", &[sample::process(10), sample::process(11)]);
+        assert!(matches!(courses(&crashed(&[]), &now)[..], [Course::Abandon { .. }]));
+    }
+
+    #[test]
+    fn a_root_seen_gone_leaves_its_recorded_members_to_us_f12() {
+        let now = snapshot("b", &[sample::process(11)]);
+        let courses = courses(&crashed(&[10]), &now);
+        let [Course::Continue(teardown)] = &courses[..] else { panic!("{courses:?}") };
+        assert_eq!(teardown.members.len(), 1);
+        assert_eq!(teardown.members[0].identity.id, sample::process(11));
+    }
+
+    #[test]
+    fn a_root_that_went_unseen_proves_nothing_f12() {
+        let now = snapshot("b", &[sample::process(11)]);
+        assert!(matches!(courses(&crashed(&[]), &now)[..], [Course::Abandon { .. }]));
+    }
+
+    #[test]
+    fn another_boot_has_other_processes() {
+        let now = snapshot("c", &[sample::process(11)]);
+        assert!(matches!(courses(&crashed(&[10]), &now)[..], [Course::Abandon { .. }]));
+    }
+
+    #[test]
+    fn a_successor_with_a_members_number_is_no_member() {
+        let mut successor = sample::process(11);
+        successor.start.0 += 1;
+        let now = snapshot("b", &[successor]);
+        assert!(matches!(courses(&crashed(&[10]), &now)[..], [Course::Abandon { .. }]));
+    }
+
+    #[test]
+    fn what_has_its_end_on_record_is_not_taken_up() {
+        let mut history = crashed(&[10]);
+        history.entries.push(entry(Event::Abandoned { root: sample::process(10), why: String::new() }));
+        assert!(courses(&history, &snapshot("b", &[sample::process(11)])).is_empty());
+    }
+}

@@ -1,0 +1,282 @@
+//! Tells from the journal what became of trees: for `reapd log`, and for `reapd why` of the dead.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+
+use super::exit::Exit;
+use super::journal::entry::{By, Entry, Event};
+use super::journal::history::{self, History, Story, stories};
+use super::legible;
+use super::place::state_trouble;
+use super::report::json::{SCHEMA, outcome as outcome_json};
+use super::report::{deciding, short_name};
+use super::session::Session;
+use super::trouble::Trouble;
+use super::words::{count, date, homely};
+use crate::config::policy::ArgumentsShown;
+use crate::model::evidence::{Evidence, Says};
+use crate::model::moment::Moment;
+use crate::model::outcome::{Closure, Outcome, Report};
+use crate::model::rule::Strength;
+use crate::observe;
+
+/// Runs `reapd log`.
+pub fn log(session: &mut Session, newest: usize) -> Result<Exit, Trouble> {
+    let history = remembered(session)?;
+    let stories = stories(&history);
+    let shown = &stories[stories.len().saturating_sub(newest)..];
+    if session.place.json {
+        let teardowns: Vec<Value> = shown.iter().map(as_json).collect();
+        session.json(&json!({ "schema": SCHEMA, "teardowns": teardowns, "skipped": history.skipped }));
+        return Ok(Exit::Done);
+    }
+    if shown.is_empty() {
+        session.out.talk("Nothing was torn down.");
+    }
+    for story in shown {
+        let line = line(story);
+        session.out.line(&homely(&line, session.around.home_text()));
+    }
+    if history.skipped > 0 {
+        let lines = count(history.skipped, "line", "lines");
+        session.out.talk(&format!("{lines} of the journal could not be read and were skipped."));
+    }
+    Ok(Exit::Done)
+}
+
+/// Returns what the journal still has to tell, as long as the configuration wants it remembered.
+pub fn remembered(session: &Session) -> Result<History, Trouble> {
+    let keep = session.configuration()?.config.journal.keep;
+    let since = observe::clocks().wall.saturating_sub(u64::try_from(keep.as_millis()).unwrap_or(u64::MAX));
+    match session.around.existing_state(&session.place)? {
+        None => Ok(History::default()),
+        Some(state) => history::read(&state, since).map_err(|error| state_trouble(&error)),
+    }
+}
+
+/// Returns one teardown as one line.
+fn line(story: &Story<'_>) -> String {
+    let judgement = &story.teardown.judgement;
+    format!(
+        "{}   {}   {} {}   {}   {}",
+        date(story.intent.at),
+        judgement.policy,
+        judgement.root,
+        short_name(&judgement.argv),
+        fate(story),
+        legible::text(&judgement.because),
+    )
+}
+
+/// Returns what became of a tree, in a few words.
+fn fate(story: &Story<'_>) -> String {
+    match end(story) {
+        End::Report(report) => outcome(report),
+        End::Abandoned(why) => format!("cut short: {}", legible::text(why)),
+        End::Open => "begun, and its end is not written down".to_owned(),
+    }
+}
+
+enum End<'a> {
+    Report(&'a Report),
+    Abandoned(&'a str),
+    Open,
+}
+
+fn end<'a>(story: &Story<'a>) -> End<'a> {
+    story
+        .events
+        .iter()
+        .rev()
+        .find_map(|entry| match &entry.event {
+            Event::Outcome { report } => Some(End::Report(report)),
+            Event::Abandoned { why, .. } => Some(End::Abandoned(why)),
+            Event::Intent { .. } | Event::Signalled { .. } | Event::SeenGone { .. } => None,
+        })
+        .unwrap_or(End::Open)
+}
+
+fn outcome(report: &Report) -> String {
+    let all = report.members.len();
+    let left = report
+        .members
+        .iter()
+        .filter(|member| matches!(member.outcome, Outcome::Survived(_) | Outcome::Denied))
+        .count();
+    match report.closure {
+        Closure::Gone => format!("gone, {} of {}", all - left, count(all, "process", "processes")),
+        Closure::Survivors => format!("{left} of {} survived", count(all, "process", "processes")),
+        Closure::NotProven => "not proven gone".to_owned(),
+        Closure::Untouched => {
+            format!(
+                "left alone: {}",
+                legible::text(report.stood_down.as_deref().unwrap_or("nothing was signalled"))
+            )
+        }
+    }
+}
+
+/// Returns one teardown in full: the evidence, and what happened when.
+pub fn told(story: &Story<'_>) -> String {
+    let judgement = &story.teardown.judgement;
+    let by = match by(story.intent) {
+        Some(By::Hand) => "by hand",
+        Some(By::Once) => "by a run with --once",
+        Some(By::Resumed) => "taken up after a crash",
+        None => "",
+    };
+    let mut text = format!(
+        "{}  {}   {}\n\n{}   {} {by}\n",
+        judgement.root,
+        legible::argv(&judgement.argv, ArgumentsShown::Redacted).join(" "),
+        fate(story),
+        judgement.policy,
+        date(story.intent.at),
+    );
+    for evidence in judgement.lines.iter().flat_map(|line| &line.evidence).chain(&judgement.vetoes) {
+        let _ = writeln!(text, "  {}", finding(evidence));
+    }
+    if let End::Report(report) = end(story) {
+        for member in &report.members {
+            let signals: Vec<&str> = member.signals.iter().map(|signal| signal.name()).collect();
+            let signals = if signals.is_empty() { "no signal".to_owned() } else { signals.join(", ") };
+            let end = match &member.outcome {
+                Outcome::Exited(_) | Outcome::AlreadyGone => match member.gone {
+                    Some(gone) => format!("seen gone {}", date(wall(story.intent, gone))),
+                    None => "gone".to_owned(),
+                },
+                Outcome::IdentityChanged => "the number was somebody else's by then: left alone".to_owned(),
+                Outcome::Denied => "the kernel refused the signal".to_owned(),
+                Outcome::Survived(state) => format!("survived: {}", legible::text(state)),
+            };
+            let _ = writeln!(text, "  {} {}   {signals}   {end}", member.id, legible::text(&member.name));
+        }
+        for spared in &report.spared {
+            let _ = writeln!(text, "  {} left alone   {}", spared.id, legible::text(&spared.why));
+        }
+    }
+    text
+}
+
+/// Returns what one rule saw, as one line.
+pub fn finding(evidence: &Evidence) -> String {
+    let says = match (evidence.says, evidence.strength) {
+        (Says::Yes, Strength::Proof) => "PROOF  ",
+        (Says::Yes, Strength::Sign) => "yes    ",
+        (Says::No, _) => "no     ",
+        (Says::Unknown, _) => "unknown",
+    };
+    format!("{:<18} {says}   {}", evidence.rule, legible::text(&evidence.why))
+}
+
+fn by(intent: &Entry) -> Option<By> {
+    match &intent.event {
+        Event::Intent { by, .. } => Some(*by),
+        Event::Signalled { .. }
+        | Event::SeenGone { .. }
+        | Event::Outcome { .. }
+        | Event::Abandoned { .. } => None,
+    }
+}
+
+/// Returns a moment of the boot clock as wall time, by the pair of clocks in the intent.
+fn wall(intent: &Entry, moment: Moment) -> u64 {
+    let after = u64::try_from(moment.since(intent.clock).as_millis()).unwrap_or(0);
+    intent.at.saturating_add(after)
+}
+
+/// Returns one teardown as a program reads it.
+pub fn as_json(story: &Story<'_>) -> Value {
+    let judgement = &story.teardown.judgement;
+    let (outcome, abandoned) = match end(story) {
+        End::Report(report) => (Some(outcome_json(report)), None),
+        End::Abandoned(why) => (None, Some(legible::text(why))),
+        End::Open => (None, None),
+    };
+    json!({
+        "at": story.intent.at,
+        "boot": story.intent.boot.0,
+        "sweep": story.intent.sweep,
+        "by": by(story.intent),
+        "root": { "pid": judgement.root.pid.number(), "start": judgement.root.start.0 },
+        "policy": judgement.policy,
+        "argv": legible::argv(&judgement.argv, ArgumentsShown::Redacted),
+        "because": legible::text(&judgement.because),
+        "rules": deciding(judgement),
+        "members": story.teardown.members.iter().map(|member| member.identity.id.pid.number()).collect::<Vec<_>>(),
+        "outcome": outcome,
+        "abandoned": abandoned,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::journal::entry::VERSION;
+    use crate::app::sample;
+    use crate::model::id::BootId;
+    use crate::model::outcome::MemberOutcome;
+    use crate::model::plan::Signal;
+
+    fn entry(at: u64, event: Event) -> Entry {
+        Entry { v: VERSION, at, boot: BootId("b".into()), sweep: 1, clock: Moment(1_000_000_000), event }
+    }
+
+    fn history() -> History {
+        let member = |pid, signals: &[Signal], gone| MemberOutcome {
+            id: sample::process(pid),
+            name: "node".into(),
+            signals: signals.to_vec(),
+            outcome: Outcome::Exited(Signal::Kill),
+            gone: Some(Moment(gone)),
+        };
+        let report = Report {
+            root: sample::process(10),
+            policy: "codex-broker".into(),
+            stood_down: None,
+            members: vec![
+                member(10, &[Signal::Term], 3_000_000_000),
+                member(11, &[Signal::Term, Signal::Kill], 7_000_000_000),
+            ],
+            spared: Vec::new(),
+            closure: Closure::Gone,
+            span: (Moment(0), Moment(1)),
+        };
+        let intent =
+            |pid| Event::Intent { teardown: Box::new(sample::teardown(pid, "codex-broker")), by: By::Hand };
+        let at = 1_773_500_966_000;
+        History {
+            entries: vec![
+                entry(at, intent(10)),
+                entry(at + 6_000, Event::Outcome { report: Box::new(report) }),
+                entry(at + 7_000, intent(30)),
+            ],
+            skipped: 0,
+        }
+    }
+
+    #[test]
+    fn the_dead_are_told_of_with_evidence_and_times() {
+        let history = history();
+        insta::assert_snapshot!(told(&stories(&history)[0]), @r"
+        10  node broker.mjs serve --cwd /home/ana/w   gone, 2 of 2 processes
+
+        codex-broker   2026-03-14 15:09:26Z by hand
+          cwd-gone           PROOF     /home/ana/w: deleted (held directory has 0 links)
+          clients            no        none on /tmp/broker.sock
+          10 node   TERM   seen gone 2026-03-14 15:09:28Z
+          11 node   TERM, KILL   seen gone 2026-03-14 15:09:32Z
+        ");
+    }
+
+    #[test]
+    fn one_line_each_in_the_log() {
+        let history = history();
+        let lines: Vec<String> = stories(&history).iter().map(line).collect();
+        insta::assert_snapshot!(lines.join("\n"), @r"
+        2026-03-14 15:09:26Z   codex-broker   10 node broker.mjs   gone, 2 of 2 processes   its workspace was deleted
+        2026-03-14 15:09:33Z   codex-broker   30 node broker.mjs   begun, and its end is not written down   its workspace was deleted
+        ");
+    }
+}

@@ -1,0 +1,82 @@
+//! At the start of a sweep: takes up the teardowns that a crash cut short, as [`super::resume`] says.
+
+use super::journal::entry::{By, Event};
+use super::journal::{Durability, Journal, history};
+use super::look::Eyes;
+use super::memory;
+use super::place::state_trouble;
+use super::resume::{Course, courses};
+use super::scene::Stand;
+use super::session::Session;
+use super::state::State;
+use super::teardown::carry_out;
+use super::trouble::Trouble;
+use crate::config::policy::Config;
+use crate::judge::Ledger;
+use crate::model::look::Look;
+use crate::model::outcome::Report;
+use crate::model::plan::{Plan, Teardown};
+use crate::model::verdict::Verdicts;
+
+/// Takes up what is unfinished, and returns what became of it.
+pub fn take_up(
+    session: &mut Session,
+    eyes: &mut dyn Eyes,
+    config: &Config,
+    state: &State,
+    journal: &mut Journal<'_>,
+    ledger: &mut Ledger,
+) -> Result<Vec<Report>, Trouble> {
+    let history = history::read(state, 0).map_err(|error| state_trouble(&error))?;
+    let snapshot = eyes.table()?;
+    let mut plan = Plan::default();
+    for course in courses(&history, &snapshot) {
+        match course {
+            Course::Abandon { root, why } => {
+                ledger.forget(root);
+                let event = Event::Abandoned { root, why: why.to_owned() };
+                note(journal, event, eyes)?;
+                session.talk(&format!("a teardown of {root} was cut short: {why}"));
+            }
+            Course::Continue(teardown) => {
+                let root = teardown.judgement.root;
+                session.talk(&format!(
+                    "a teardown of {root} was cut short after its root went: ending its other {} members",
+                    teardown.members.len()
+                ));
+                let why = "its root was seen gone; its recorded members are ended".to_owned();
+                note(journal, Event::Abandoned { root, why }, eyes)?;
+                plan.teardowns.extend(led_by_a_member(*teardown));
+            }
+        }
+    }
+    if plan.teardowns.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut stand = Stand {
+        eyes,
+        config,
+        ledger,
+        journal,
+        by: By::Resumed,
+        look: Look::new(snapshot),
+        verdicts: Verdicts::default(),
+        fresh_marks: &|| memory::marks(state).ok(),
+    };
+    Ok(carry_out(&plan, &mut stand))
+}
+
+fn note(journal: &mut Journal<'_>, event: Event, eyes: &mut dyn Eyes) -> Result<(), Trouble> {
+    journal
+        .note(event, eyes.clocks(), Durability::Synced)
+        .map_err(|error| Trouble::because("nothing is done without a journal", &error))
+}
+
+/// Returns the teardown with its first member in the place of the root, which is gone.
+fn led_by_a_member(mut teardown: Teardown) -> Option<Teardown> {
+    let first = teardown.members.first_mut()?;
+    first.joined = crate::model::plan::Joined::Root;
+    teardown.judgement.root = first.identity.id;
+    teardown.judgement.identity = Ok(first.identity.clone());
+    Some(teardown)
+}
