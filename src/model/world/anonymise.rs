@@ -28,19 +28,27 @@ pub struct Anonymiser {
     names: BTreeMap<BString, usize>,
     boots: BTreeMap<String, usize>,
     home: Option<BString>,
+    // Wall clock of the first look's boot: it tells when somebody was at work, and only steps of it matter.
+    epoch: Option<u64>,
 }
 
 /// Words that everybody's command lines have in common. What is not here is replaced.
 const WORDS: &str = "\
-    - -- . .. acp adapter add agent app app-server app.slice auto background.slice bash bin boot broker \
-    bun bunx cache chrome claude cli client code codex com connect cursor daemon data debug deno dev \
-    dist docker docker-agent dumb exec executor false file foreground gopls headless home host http \
-    https index init init.scope install interactive java lang language-server lib lib64 libexec local \
-    localhost log lsp main mcp mnt new node node_modules none npm npx null off on opt org pid pipe \
-    plugin plugins pnpm private proc profile proxy pts python python3 root run rust-analyzer sandbox \
-    sbin scripts serve server session session.slice sh share src sse start state stdin stdio stdout stop \
-    sys system system.slice task tcp test tmp true tsserver unix user user.slice usr uv uvx var version \
-    watch worker workspace yarn zsh";
+    && - -- -Declipse.application -c -data -i -l -m . .. .bin .cache .claude .config .local .npm \
+    .worktrees _npx acp adapter add agent anthropic-ai app app-server app.slice auto background.slice \
+    bash bash-language-server bin boot bootstrap broker build bun bunx cache chrome chrome-devtools-mcp \
+    claude claude-code cli client code codex com com.jetbrains.ls.kotlinLsp.KotlinLspServerKt connect \
+    context7-mcp cursor daemon data debug deno dev dist dlx docker docker-agent dumb exec executor false \
+    file foreground gateway gopls gpu-process headless home host http https index init init.scope \
+    install interactive java jbr jre js-debug lang language-server lib lib64 libexec local localhost log \
+    lsp lsp-server main mcp mcp-debugger mcp-remote mnt modelcontextprotocol ms-playwright new node \
+    node_modules none npm npx null off on opt org org.eclipse.jdt.ls.core.id1 org.javacs.kt.MainKt pid \
+    pipe playwright playwright-mcp plugin plugins pnpm private proc profile proxy pts pyright-langserver \
+    python python3 renderer root run rust-analyzer sandbox sbin scripts serve server session \
+    session.slice sh share shell-snapshots source src sse start state stdin stdio stdout stop sys system \
+    system.slice task tcp test tmp tool true tsserver typescript-language-server unix upstash user \
+    user.slice usr uv uvx var vendor version watch worker workspace worktrees x yaml-language-server \
+    yarn zsh";
 
 /// Endings of file names that say what a file is for, and nothing about its owner.
 const ENDINGS: &str = "\
@@ -49,8 +57,13 @@ const ENDINGS: &str = "\
 /// File names with an ending that programs bear everywhere.
 const FILES: &str = "\
     __main__.py app-server-broker.mjs broker.log broker.pid broker.sock cli.js cli.mjs dbus.service \
-    index.js index.mjs index.ts main.js main.mjs main.py mcp-server.js serve.js server.js server.mjs \
-    server.py vsDebugServer.js";
+    index.js index.mjs index.ts langserver.index.js main.js main.mjs main.py mcp-server.js npx-cli.js \
+    pnpm.cjs proxy-bootstrap.js serve.js server.js server.mjs server.py vsDebugServer.cjs \
+    vsDebugServer.js";
+
+/// Beginnings of names that many have; what follows is replaced, unless it is the number of a user or a session
+/// (systemd.special(7)).
+const BEGINNINGS: &str = "mcp-server- mcp_server_ server- snapshot- mcp-chrome- user- session-";
 
 impl Anonymiser {
     /// Returns the look without personal details.
@@ -59,8 +72,9 @@ impl Anonymiser {
         let mut clean = look.clone();
         let snapshot = &mut clean.snapshot;
         snapshot.boot = self.boot(&snapshot.boot);
-        // The wall clock tells when somebody was at work; ages are on the boot clock.
-        snapshot.began.wall = snapshot.began.boot.0 / 1_000_000;
+        let booted = snapshot.began.wall.saturating_sub(snapshot.began.boot.0 / 1_000_000);
+        let epoch = *self.epoch.get_or_insert(booted);
+        snapshot.began.wall = snapshot.began.wall.saturating_sub(epoch);
         snapshot.own.home = snapshot.own.home.as_ref().map(|_| HOME.into());
         let mut rows = look.snapshot.table.rows().to_vec();
         for row in rows.iter_mut().filter(|row| row.kernel == Kernel::No) {
@@ -86,6 +100,8 @@ impl Anonymiser {
         }
         for mark in &mut clean.marks {
             mark.note = None;
+            mark.set = mark.set.saturating_sub(epoch);
+            mark.until = mark.until.map(|until| until.saturating_sub(epoch));
             match &mut mark.what {
                 Kept::Process { boot, name, .. } => {
                     *boot = self.boot(boot);
@@ -249,7 +265,7 @@ impl Anonymiser {
         let mut clean = Vec::new();
         let mut rest = text;
         loop {
-            let end = rest.find_byteset(b"/:=,@").unwrap_or(rest.len());
+            let end = rest.find_byteset(b"/:=,@ ").unwrap_or(rest.len());
             clean.extend_from_slice(&self.atom(&rest[..end]));
             match rest.get(end) {
                 Some(&border) => clean.push(border),
@@ -266,11 +282,14 @@ impl Anonymiser {
         }
         let ending = ENDINGS.split(' ').find(|ending| atom.ends_with(ending.as_bytes()));
         let stem = &atom[..atom.len() - ending.map_or(0, str::len)];
-        // Slices and scopes of sessions bear the number of a user or a session (systemd.special(7)).
-        let numbered = [&b"user-"[..], b"session-", b""]
-            .iter()
-            .any(|prefix| stem.strip_prefix(*prefix).is_some_and(is_number));
-        let mut clean = if numbered { stem.into() } else { self.replaced(stem) };
+        let beginning = BEGINNINGS.split(' ').find(|beginning| stem.starts_with(beginning.as_bytes()));
+        let (beginning, rest) = stem.split_at(beginning.map_or(0, str::len));
+        let mut clean = BString::from(beginning);
+        if is_number(rest) {
+            clean.extend_from_slice(rest);
+        } else {
+            clean.extend_from_slice(&self.replaced(rest));
+        }
         if let Some(ending) = ending {
             clean.extend_from_slice(ending.as_bytes());
         }

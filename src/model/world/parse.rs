@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::model::id::{BootId, Pid, ProcessId, Uid};
 use crate::model::look::{Arguments, Look, Own, Scope, Snapshot};
 use crate::model::moment::{Clocks, Moment};
+use crate::model::ownership::reapers;
 use crate::model::question::{Answer, Question};
 use crate::model::table::Table;
 
@@ -237,6 +238,9 @@ impl Draft {
 /// Takes over what an earlier look knew, but for processes that are not the same any more.
 fn take_over(look: &mut Look, before: Look, told: &BTreeSet<Pid>, people: &BTreeMap<Pid, Person>) {
     look.marks = before.marks;
+    if before.reapers != reapers(&before.snapshot.table) {
+        look.reapers = before.reapers;
+    }
     look.snapshot.configured = before.snapshot.configured;
     look.snapshot.gaps = before.snapshot.gaps;
     for (question, mut answer) in before.answers {

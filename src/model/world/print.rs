@@ -17,7 +17,7 @@ use crate::model::table::{Kernel, Row, State};
 
 use super::words::{known, quote, span, unknown};
 
-/// Returns a strict world of this one look; [`super::parse`] reads the very same look from it.
+/// Returns a strict world of this one look; [`super::parse()`] reads the very same look from it.
 pub fn print(look: &Look) -> String {
     print_all(std::slice::from_ref(look))
 }

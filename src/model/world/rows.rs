@@ -256,7 +256,7 @@ fn comm(text: &[u8]) -> Result<[u8; 16], String> {
     Ok(comm)
 }
 
-/// Returns the file name of a program, as argv[0] gives it: a login shell's dash is no part of it.
+/// Returns the file name of a program, as the first argument gives it: a login shell's dash is no part of it.
 pub(super) fn program(argv: &[BString]) -> &[u8] {
     let first = argv.first().map_or(&b""[..], |first| first);
     let name = first.rfind_byte(b'/').map_or(first, |at| &first[at + 1..]);
