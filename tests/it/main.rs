@@ -1,5 +1,5 @@
 //! Tests with real processes, in one binary.
-#![allow(clippy::disallowed_methods, reason = "tests start processes and read clocks")]
+#![allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests start processes and read clocks")]
 
 mod support;
 mod teardown;

@@ -149,11 +149,10 @@ impl<'a> Climb<'a> {
 
     /// Returns what came of the tree.
     pub(super) fn into_report(self) -> Report {
-        let order = |outcome: &MemberOutcome| {
-            let planned = &self.teardown.members;
-            planned.iter().position(|member| member.identity.id == outcome.id).unwrap_or(planned.len())
-        };
-        let mut members: Vec<MemberOutcome> = self.outcomes.values().cloned().collect();
+        let planned: BTreeMap<ProcessId, usize> =
+            self.teardown.members.iter().enumerate().map(|(at, member)| (member.identity.id, at)).collect();
+        let order = |outcome: &MemberOutcome| planned.get(&outcome.id).copied().unwrap_or(planned.len());
+        let mut members: Vec<MemberOutcome> = self.outcomes.into_values().collect();
         members.sort_by_key(|outcome| (order(outcome), outcome.id.start, outcome.id.pid));
         Report {
             root: self.teardown.judgement.root,

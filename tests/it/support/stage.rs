@@ -7,7 +7,7 @@ use bstr::BString;
 use reapd::act::processes::Sight;
 use reapd::app::teardown::{Admission, Came, Event, Scene, carry_out};
 use reapd::config::policy::{AdmitEnv, ArgumentsShown, Config, Confirm, JournalSettings, Keep, Limits};
-use reapd::model::id::{Pid, ProcessId, Uid};
+use reapd::model::id::{Pid, ProcessId};
 use reapd::model::known::Known;
 use reapd::model::look::Look;
 use reapd::model::moment::Moment;
@@ -39,6 +39,7 @@ pub(crate) struct Stage<'a> {
     pub(crate) config: Config,
     pub(crate) refusal: Option<String>,
     pub(crate) journal: Result<Vec<String>, String>,
+    adopters: Vec<ProcessId>,
     hook: Hook<'a>,
 }
 
@@ -57,6 +58,7 @@ impl<'a> Stage<'a> {
             config,
             refusal: None,
             journal: Ok(Vec::new()),
+            adopters: ids.first().map(|id| adopters(&look, *id)).unwrap_or_default(),
             hook: Box::new(|_| {}),
         }
     }
@@ -108,8 +110,8 @@ impl Scene for Stage<'_> {
         self.refusal.clone().map_or(Ok(()), Err)
     }
 
-    fn adopters(&mut self, teardown: &Teardown) -> Vec<ProcessId> {
-        adopters(&look::look(), teardown.judgement.root)
+    fn adopters(&mut self, _teardown: &Teardown) -> Vec<ProcessId> {
+        self.adopters.clone()
     }
 
     fn fresh(&mut self, teardown: &Teardown, known: &[Member]) -> Known<Membership> {
@@ -126,7 +128,8 @@ impl Scene for Stage<'_> {
     fn admit(&mut self, teardown: &Teardown, newborn: &Sight, came: Came) -> Admission {
         let look = look::look_of(Vec::new());
         let facts = look::facts(newborn.id);
-        let sockets = Ok(look::sockets(newborn.id.pid).unwrap_or_default());
+        let leads = newborn.sid == newborn.id.pid.number();
+        let sockets = leads.then(|| look::sockets(newborn.id.pid));
         let joined = match came {
             Came::Below(_) => Joined::Descendant,
             Came::Session(_) => Joined::Session,
@@ -137,7 +140,7 @@ impl Scene for Stage<'_> {
             tty: newborn.tty,
             name: &newborn.name,
             facts: &facts,
-            sockets: Some(&sockets),
+            sockets: sockets.as_ref(),
         };
         match admit(&self.ground(teardown, &look, &[]), &newborn, joined) {
             Ok(member) => Admission::Join(member),
@@ -157,11 +160,8 @@ impl Scene for Stage<'_> {
 
 /// Returns a tree judged an orphan.
 pub(crate) fn judgement(look: &Look, root: ProcessId) -> Judgement {
-    let identity = look
-        .facts(root)
-        .expect("asked")
-        .map(Clone::clone)
-        .and_then(|facts| facts.identity(&look.snapshot.boot));
+    let identity =
+        look.facts(root).expect("asked").cloned().and_then(|facts| facts.identity(&look.snapshot.boot));
     Judgement {
         root,
         identity,
@@ -209,6 +209,3 @@ fn config(ladder: &[(Signal, u64)]) -> Config {
 pub(crate) fn by_pid(report: &Report) -> BTreeMap<Pid, &reapd::model::outcome::MemberOutcome> {
     report.members.iter().map(|member| (member.id.pid, member)).collect()
 }
-
-/// A user that nobody is.
-pub(crate) const NOBODY: Uid = Uid(65_534);
