@@ -138,7 +138,7 @@ impl Climb<'_> {
     }
 
     /// Returns the sessions that are named by a member's number and had a held member in them.
-    fn led_sessions(&self) -> Vec<i32> {
+    pub(super) fn led_sessions(&self) -> Vec<i32> {
         let mut sessions: Vec<i32> = self.held.values().map(|held| held.first_sight().sid).collect();
         sessions.sort_unstable();
         sessions.dedup();
