@@ -1,7 +1,7 @@
 //! A stage for teardowns: one marked tree, judged an orphan, with the real clock and the real table.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bstr::BString;
 use reapd::act::processes::Sight;
@@ -39,6 +39,8 @@ pub(crate) struct Stage<'a> {
     pub(crate) config: Config,
     pub(crate) refusal: Option<String>,
     pub(crate) journal: Result<Vec<String>, String>,
+    /// How long this stage's own slow reader took for fresh looks.
+    pub(crate) looked: Duration,
     adopters: Vec<ProcessId>,
     hook: Hook<'a>,
 }
@@ -58,6 +60,7 @@ impl<'a> Stage<'a> {
             config,
             refusal: None,
             journal: Ok(Vec::new()),
+            looked: Duration::ZERO,
             adopters: ids.first().map(|id| adopters(&look, *id)).unwrap_or_default(),
             hook: Box::new(|_| {}),
         }
@@ -115,11 +118,14 @@ impl Scene for Stage<'_> {
     }
 
     fn fresh(&mut self, teardown: &Teardown, known: &[Member]) -> Known<Membership> {
+        let began = Instant::now();
         let mut look = look::look();
         loop {
             let asks = questions(&self.ground(teardown, &look, known));
             if asks.is_empty() {
-                return Ok(membership(&self.ground(teardown, &look, known)));
+                let found = membership(&self.ground(teardown, &look, known));
+                self.looked += began.elapsed();
+                return Ok(found);
             }
             answer(&mut look, asks);
         }
