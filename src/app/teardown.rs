@@ -4,7 +4,7 @@
 //! ladder and not twenty. Nothing is ever stopped (SIGSTOP hangs up orphaned groups, and a crash would leave live
 //! work frozen), and nothing blocks on a process that does not go.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::act::processes::{self, Held, Sight};
 use crate::model::id::ProcessId;
@@ -19,6 +19,12 @@ use walk::Adopters;
 
 mod climb;
 mod walk;
+
+/// More than so many are not waited for one by one: each wake-up looks at all of them.
+const CROWD: usize = 64;
+
+/// How long a crowd is left alone: some thirty processes end in a millisecond.
+const CROWD_PAUSE: Duration = Duration::from_millis(1);
 
 /// How many steps one tree may take before the others have their turn.
 const TURN: usize = 64;
@@ -141,6 +147,9 @@ fn watch<S: Scene>(climbs: &mut [Climb<'_>], scene: &mut S, until: Instant) {
             places.push((at, id));
             held.push(one);
         }
+    }
+    if held.len() > CROWD {
+        std::thread::sleep(until.saturating_duration_since(Instant::now()).min(CROWD_PAUSE));
     }
     // Where waiting itself fails (out of memory), each is looked at by itself, and the ladder's own time goes on.
     let gone = processes::wait_any(&held, until).unwrap_or_else(|_| {

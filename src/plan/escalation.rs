@@ -1,6 +1,6 @@
 //! The ladder as a machine without clock and signals: it is told what happened and when, and says what to do next.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::model::id::ProcessId;
@@ -83,6 +83,8 @@ pub struct Escalation {
     rung_began: Moment,
     // Invariant: never shrinks; an identity once seen is never forgotten.
     members: BTreeMap<ProcessId, Stage>,
+    /// Who is killed last; see [`Escalation::hold_back`].
+    anchors: BTreeSet<ProcessId>,
     /// Whether any signal was sent at all.
     touched: Touched,
     next_walk: Moment,
@@ -148,6 +150,7 @@ impl Escalation {
             rung: 0,
             rung_began: now,
             members: members.into_iter().map(|id| (id, Stage::default())).collect(),
+            anchors: BTreeSet::new(),
             touched: Touched::No,
             next_walk: now.plus(pause),
             pause,
@@ -194,7 +197,7 @@ impl Escalation {
             }
             return Step::Signal { signal: rung.signal, to };
         }
-        if now >= self.next_walk {
+        if now >= self.next_walk || self.awaits_proof(now, rung) {
             return Step::Walk;
         }
         let mut until = self.next_walk.min(self.rung_began.plus(rung.grace));
@@ -205,8 +208,30 @@ impl Escalation {
         Step::WaitUntil(until)
     }
 
+    /// Keeps these from KILL until everybody else is gone and one more walk was empty.
+    ///
+    /// What is born right before its parent ends is adopted, and only a member that is still in its session can
+    /// witness where it comes from. For half of the grace at most: one stuck process must not save the rest.
+    pub fn hold_back(&mut self, anchors: BTreeSet<ProcessId>) {
+        self.anchors = anchors;
+    }
+
+    /// Says whether this one is kept from KILL until the others are gone.
+    pub fn is_held_back(&self, id: ProcessId) -> bool {
+        self.anchors.contains(&id)
+    }
+
+    /// Says whether KILL is the signal of the rung that is reached.
+    pub fn is_killing(&self) -> bool {
+        self.touched != Touched::Forbidden
+            && self.rungs.get(self.rung).is_some_and(|rung| rung.signal == Signal::Kill)
+    }
+
     /// A member was seen gone.
     pub fn gone(&mut self, id: ProcessId) {
+        if self.is_killing() && !self.anchors.contains(&id) {
+            self.empty_walks = 0;
+        }
         if let Some(stage) = self.members.get_mut(&id) {
             stage.over = Over::Gone;
         }
@@ -300,15 +325,32 @@ impl Escalation {
     /// Returns who is still to be sent this rung's signal.
     fn unasked(&self, now: Moment, rung: Rung) -> Vec<ProcessId> {
         let root_only = now < self.rung_began.plus(self.head_start(rung));
+        let held_back = self.anchors_wait(now, rung);
         self.members
             .iter()
             .filter(|(id, stage)| {
                 stage.over == Over::No
                     && stage.asked.is_none_or(|asked| asked < self.rung)
                     && (!root_only || **id == self.root)
+                    && !(held_back && self.anchors.contains(id))
             })
             .map(|(id, _)| *id)
             .collect()
+    }
+
+    fn anchors_wait(&self, now: Moment, rung: Rung) -> bool {
+        rung.signal == Signal::Kill
+            && now < self.rung_began.plus(rung.grace / 2)
+            && (self.empty_walks == 0 || self.live().any(|id| !self.anchors.contains(&id)))
+    }
+
+    /// Says whether nothing but an empty walk stands between the last ones and KILL.
+    fn awaits_proof(&self, now: Moment, rung: Rung) -> bool {
+        let is_unasked =
+            |id: &ProcessId| self.members.get(id).is_some_and(|stage| stage.asked != Some(self.rung));
+        self.anchors_wait(now, rung)
+            && self.live().all(|id| self.anchors.contains(&id))
+            && self.live().any(|id| is_unasked(&id))
     }
 
     /// Only the first rung has one, and KILL gives nobody time to end anything.
@@ -455,6 +497,25 @@ mod tests {
         let mut now = at(1);
         assert_eq!(next(&mut machine, &mut now), Step::Done(Closure::Survivors));
         assert_eq!(now, at(1));
+    }
+
+    #[test]
+    fn the_witness_is_killed_last_and_only_after_an_empty_walk_c01() {
+        let mut machine = Escalation::new(&ladder(&[(Signal::Kill, 1000)]), id(5), [id(5), id(6)], at(0));
+        machine.hold_back([id(6)].into());
+        assert_eq!(machine.poll(at(0)), Step::Signal { signal: Signal::Kill, to: vec![id(5)] });
+        machine.walked(at(0), Search::Empty);
+        machine.gone(id(5));
+        assert_eq!(machine.poll(at(0)), Step::Walk, "an adopted one may have come since");
+        machine.joined(id(7));
+        machine.walked(at(0), Search::Newborn);
+        assert_eq!(machine.poll(at(0)), Step::Signal { signal: Signal::Kill, to: vec![id(7)] });
+        let mut late = machine.clone();
+        assert_eq!(next(&mut late, &mut at(0)), Step::Signal { signal: Signal::Kill, to: vec![id(6)] });
+        machine.gone(id(7));
+        assert_eq!(machine.poll(at(0)), Step::Walk);
+        machine.walked(at(0), Search::Empty);
+        assert_eq!(machine.poll(at(0)), Step::Signal { signal: Signal::Kill, to: vec![id(6)] });
     }
 
     #[test]

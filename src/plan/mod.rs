@@ -100,12 +100,11 @@ pub fn plan(verdicts: &Verdicts, look: &Look, config: &Config, asked: &Asked) ->
             None if planned.contains(&judgement.root) => Some(Wait::PartOf(judgement.root)),
             None => pacer.admit(judgement).err(),
         };
-        match why {
-            Some(why) => plan.waiting.push(Waiting { judgement: teardown.judgement, why }),
-            None => {
-                planned.insert(judgement.root);
-                plan.teardowns.push(teardown);
-            }
+        if let Some(why) = why {
+            plan.waiting.push(Waiting { judgement: teardown.judgement, why });
+        } else {
+            planned.insert(judgement.root);
+            plan.teardowns.push(teardown);
         }
     }
     plan

@@ -44,6 +44,14 @@ impl Handle {
     /// Opens both descriptors, and makes sure that both are of this very process.
     pub(super) fn open(id: ProcessId) -> Result<(Handle, Sight), HoldError> {
         let dir = open_dir(id.pid).map_err(hold_error)?;
+        let raw = rustix::process::Pid::from_raw(id.pid.number()).ok_or(HoldError::Gone)?;
+        let pidfd = match pidfd_open(raw, PidfdFlags::empty()) {
+            Ok(pidfd) => Some(pidfd),
+            Err(Errno::NOSYS) => None,
+            Err(error) => return Err(hold_error(error)),
+        };
+        // The number may have passed on between the two opens. If the directory's process still lives now, it had
+        // the number all the time, so the pidfd is of the same one.
         let sight = sight(&dir).map_err(lost_before)?;
         if sight.id != id {
             return Err(HoldError::IdentityChanged);
@@ -51,18 +59,8 @@ impl Handle {
         if sight.is_gone() {
             return Err(HoldError::Gone);
         }
-        let raw = rustix::process::Pid::from_raw(id.pid.number()).ok_or(HoldError::Gone)?;
-        let pidfd = match pidfd_open(raw, PidfdFlags::empty()) {
-            Ok(pidfd) => Some(pidfd),
-            Err(Errno::NOSYS) => None,
-            Err(error) => return Err(hold_error(error)),
-        };
         let unique = pidfd.as_ref().and_then(unique);
-        let handle = Handle { id, dir, pidfd, unique };
-        // The number may have passed on between the two opens. If the directory's process still lives now, it had
-        // the number all the time, so the pidfd is of the same one.
-        let again = self::sight(&handle.dir).map_err(lost_before)?;
-        if again.is_gone() { Err(HoldError::Gone) } else { Ok((handle, again)) }
+        Ok((Handle { id, dir, pidfd, unique }, sight))
     }
 
     /// Reads everything that an identity is compared by.

@@ -1,8 +1,8 @@
 //! One tree on its ladder: its handles, and what became of each member.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::act::processes::{Held, HoldError, SignalError};
+use crate::act::processes::{Held, HoldError, Pinned, SignalError};
 use crate::model::id::{Pid, ProcessId};
 use crate::model::moment::Moment;
 use crate::model::outcome::{Closure, MemberOutcome, Outcome, Report};
@@ -11,7 +11,7 @@ use crate::model::table::State;
 use crate::plan::escalation::{Escalation, Refusal, Search, Step};
 
 use super::walk::Adopters;
-use super::{Event, Scene};
+use super::{Admission, Came, Event, Scene};
 
 /// What one step brought.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +37,8 @@ pub(super) struct Climb<'a> {
     pub(super) sight: Eyes,
     /// Who would adopt what the tree leaves behind.
     pub(super) reapers: Vec<ProcessId>,
+    /// Whether who is killed last must be chosen anew.
+    anchors: Anchors,
     outcomes: BTreeMap<ProcessId, MemberOutcome>,
     stood_down: Option<String>,
     span: (Moment, Moment),
@@ -51,6 +53,13 @@ pub(super) enum Eyes {
     Blind,
 }
 
+/// Whether the choice of those who are killed last is up to date.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Anchors {
+    Stale,
+    Chosen,
+}
+
 impl<'a> Climb<'a> {
     /// Holds every member, judges the tree once more, and writes down the intent; the first signal is the first step.
     pub(super) fn begin<S: Scene>(teardown: &'a Teardown, scene: &mut S) -> Climb<'a> {
@@ -61,7 +70,9 @@ impl<'a> Climb<'a> {
         for member in &teardown.members {
             match Held::hold(&member.identity) {
                 Ok(held) => climb.take(member, held),
-                Err(error) => climb.lose(member, &error, now),
+                Err(error) => {
+                    climb.lose(member, &error, now);
+                }
             }
         }
         climb.drop_strangers();
@@ -92,6 +103,7 @@ impl<'a> Climb<'a> {
             spared: teardown.spared.iter().map(|spared| (spared.id, spared.why.clone())).collect(),
             sight: Eyes::Open,
             reapers: Vec::new(),
+            anchors: Anchors::Stale,
             outcomes: BTreeMap::new(),
             stood_down: None,
             span: (now, now),
@@ -103,6 +115,10 @@ impl<'a> Climb<'a> {
     pub(super) fn step<S: Scene>(&mut self, scene: &mut S, adopters: &mut Adopters) -> Progress {
         if self.over.is_some() {
             return Progress::Over;
+        }
+        if self.machine.is_killing() && self.anchors == Anchors::Stale {
+            self.machine.hold_back(self.newest_of_each_session());
+            self.anchors = Anchors::Chosen;
         }
         let now = scene.now();
         match self.machine.poll(now) {
@@ -139,6 +155,9 @@ impl<'a> Climb<'a> {
     /// Notes that a member was seen gone.
     pub(super) fn gone(&mut self, id: ProcessId, now: Moment) {
         self.machine.gone(id);
+        if self.machine.is_held_back(id) {
+            self.anchors = Anchors::Stale;
+        }
         self.held.remove(&id);
         if let Some(outcome) = self.outcomes.get_mut(&id) {
             outcome.outcome =
@@ -149,11 +168,10 @@ impl<'a> Climb<'a> {
 
     /// Returns what came of the tree.
     pub(super) fn into_report(self) -> Report {
-        let order = |outcome: &MemberOutcome| {
-            let planned = &self.teardown.members;
-            planned.iter().position(|member| member.identity.id == outcome.id).unwrap_or(planned.len())
-        };
-        let mut members: Vec<MemberOutcome> = self.outcomes.values().cloned().collect();
+        let planned: BTreeMap<ProcessId, usize> =
+            self.teardown.members.iter().enumerate().map(|(at, member)| (member.identity.id, at)).collect();
+        let order = |outcome: &MemberOutcome| planned.get(&outcome.id).copied().unwrap_or(planned.len());
+        let mut members: Vec<MemberOutcome> = self.outcomes.into_values().collect();
         members.sort_by_key(|outcome| (order(outcome), outcome.id.start, outcome.id.pid));
         Report {
             root: self.teardown.judgement.root,
@@ -172,6 +190,7 @@ impl<'a> Climb<'a> {
         self.note(member, Outcome::Survived("not signalled".to_owned()));
         self.held.insert(id, held);
         self.machine.joined(id);
+        self.anchors = Anchors::Stale;
     }
 
     /// Notes a member that could not be held.
@@ -232,11 +251,18 @@ impl<'a> Climb<'a> {
     }
 
     fn signal<S: Scene>(&mut self, id: ProcessId, signal: Signal, scene: &mut S) {
-        let Some(held) = self.held.get(&id) else {
+        let Some(mut held) = self.held.get(&id) else {
             self.machine.refused(id, Refusal::Denied);
             return;
         };
-        let sent = held.signal(signal);
+        let mut sent = held.signal(signal);
+        if matches!(sent, Err(SignalError::IdentityChanged)) && self.was_about_to_exec(id) {
+            match self.held_anew(id, scene) {
+                Some(again) => held = self.held.entry(id).insert_entry(again).into_mut(),
+                None => return self.refuse(id, Outcome::IdentityChanged, Refusal::IdentityChanged),
+            }
+            sent = held.signal(signal);
+        }
         // Nobody forks any more once KILL is pending (copy_process() refuses), and ending takes longer than this
         // read: the list is whole now, and a moment later a reaper has the children.
         let children = match signal {
@@ -269,6 +295,53 @@ impl<'a> Climb<'a> {
             }
         }
         self.consider_children(id, &children, scene);
+    }
+
+    /// Says whether a member was surely or likely seen between fork(2) and execve(2) (CASES C26): it was born during
+    /// the teardown, or ran its parent's own program when it was planned. Its membership comes from its parent, and
+    /// not from the program. The root's proof is of the program it ran, so it is never one of these.
+    fn was_about_to_exec(&self, id: ProcessId) -> bool {
+        if id == self.teardown.judgement.root {
+            return false;
+        }
+        let exe = |id: &ProcessId| self.members.get(id).and_then(|member| member.identity.exe);
+        let is_planned = self.teardown.members.iter().any(|member| member.identity.id == id);
+        let parent = self
+            .held
+            .get(&id)
+            .and_then(|held| self.members.keys().find(|above| above.pid.number() == held.first_sight().ppid));
+        !is_planned || parent.is_some_and(|parent| exe(parent) == exe(&id))
+    }
+
+    /// Lets a member that ran another program pass all gates once more, as what it is now.
+    fn held_anew<S: Scene>(&self, id: ProcessId, scene: &mut S) -> Option<Held> {
+        let old = self.held.get(&id)?;
+        let pinned = Pinned::pin(id).ok()?;
+        // While the old handle's process lives, the number and start are its own.
+        if old.is_gone() {
+            return None;
+        }
+        match scene.admit(self.teardown, pinned.sight(), Came::Below(self.teardown.judgement.root)) {
+            Admission::Join(member) => pinned.hold(&member.identity).ok(),
+            Admission::Spare(_) => None,
+        }
+    }
+
+    /// Returns the newest live member of each session that a member leads: it is the least likely to have children.
+    fn newest_of_each_session(&self) -> BTreeSet<ProcessId> {
+        let led = self.led_sessions();
+        let mut newest: BTreeMap<i32, ProcessId> = BTreeMap::new();
+        for id in self.machine.live() {
+            let Some(sid) = self.held.get(&id).map(|held| held.first_sight().sid) else { continue };
+            if led.binary_search(&sid).is_err() {
+                continue;
+            }
+            let entry = newest.entry(sid).or_insert(id);
+            if (entry.start, entry.pid) < (id.start, id.pid) {
+                *entry = id;
+            }
+        }
+        newest.into_values().collect()
     }
 
     fn refuse(&mut self, id: ProcessId, outcome: Outcome, why: Refusal) {

@@ -11,6 +11,9 @@ use crate::plan::escalation::Search;
 use super::climb::{Climb, Eyes};
 use super::{Admission, Came, Scene};
 
+/// No process is in a session of this number.
+const NO_SESSION: i32 = 0;
+
 /// The children of reapers, as seen so far by all trees together: each is looked at once.
 #[derive(Debug, Default)]
 pub(super) struct Adopters {
@@ -29,7 +32,8 @@ impl Adopters {
             let sid = match before.get(&pid) {
                 Some(sid) => *sid,
                 None => match processes::sight_of(pid) {
-                    Ok(sight) if sight.is_gone() => continue,
+                    // A corpse keeps its number as long as it is listed.
+                    Ok(sight) if sight.is_gone() => NO_SESSION,
                     Ok(sight) => sight.sid,
                     Err(_) => continue,
                 },
@@ -41,6 +45,13 @@ impl Adopters {
         }
         self.sessions.insert(reaper, after);
         Ok(found)
+    }
+
+    /// Forgets the session of a child that is known already, for as long as the reaper lists it.
+    fn dismiss(&mut self, reaper: ProcessId, pid: Pid) {
+        if let Some(sid) = self.sessions.get_mut(&reaper).and_then(|children| children.get_mut(&pid)) {
+            *sid = NO_SESSION;
+        }
     }
 }
 
@@ -108,7 +119,10 @@ impl Climb<'_> {
                 }
             };
             for pid in candidates {
-                let Some(pinned) = self.pin_newborn(pid) else { continue };
+                let Some(pinned) = self.pin_newborn(pid) else {
+                    adopters.dismiss(reaper, pid);
+                    continue;
+                };
                 let sight = pinned.sight();
                 let sid = sight.sid;
                 let fits = sight.ppid == reaper.pid.number()
@@ -124,15 +138,15 @@ impl Climb<'_> {
     }
 
     /// Returns the sessions that are named by a member's number and had a held member in them.
-    fn led_sessions(&self) -> Vec<i32> {
-        let mut sessions: Vec<i32> = self
-            .held
-            .values()
-            .map(|held| held.first_sight().sid)
-            .filter(|sid| self.members.keys().any(|id| id.pid.number() == *sid))
-            .collect();
+    pub(super) fn led_sessions(&self) -> Vec<i32> {
+        let mut sessions: Vec<i32> = self.held.values().map(|held| held.first_sight().sid).collect();
         sessions.sort_unstable();
         sessions.dedup();
+        sessions.retain(|sid| {
+            let leads =
+                |pid: Pid| self.members.range(first(pid)..).next().is_some_and(|(id, _)| id.pid == pid);
+            Pid::new(*sid).is_some_and(leads)
+        });
         sessions
     }
 
@@ -167,10 +181,9 @@ impl Climb<'_> {
                     self.take(&member, held);
                     Search::Newborn
                 }
-                // It went by itself; what it may have left is found below its own parents.
-                Err(HoldError::Gone) => Search::Newborn,
-                // It ran another program between two reads: the next walk sees it again as what it is now.
-                Err(HoldError::IdentityChanged) => Search::Newborn,
+                // It went by itself, or ran another program between two reads: the walk was not empty all the same,
+                // and the next one sees what is there then.
+                Err(HoldError::Gone | HoldError::IdentityChanged) => Search::Newborn,
                 Err(error) => {
                     self.lose(&member, &error, scene.now());
                     Search::Newborn

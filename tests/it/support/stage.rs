@@ -1,13 +1,13 @@
 //! A stage for teardowns: one marked tree, judged an orphan, with the real clock and the real table.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bstr::BString;
 use reapd::act::processes::Sight;
 use reapd::app::teardown::{Admission, Came, Event, Scene, carry_out};
 use reapd::config::policy::{AdmitEnv, ArgumentsShown, Config, Confirm, JournalSettings, Keep, Limits};
-use reapd::model::id::{Pid, ProcessId, Uid};
+use reapd::model::id::{Pid, ProcessId};
 use reapd::model::known::Known;
 use reapd::model::look::Look;
 use reapd::model::moment::Moment;
@@ -39,6 +39,9 @@ pub(crate) struct Stage<'a> {
     pub(crate) config: Config,
     pub(crate) refusal: Option<String>,
     pub(crate) journal: Result<Vec<String>, String>,
+    /// How long this stage's own slow reader took for fresh looks.
+    pub(crate) looked: Duration,
+    adopters: Vec<ProcessId>,
     hook: Hook<'a>,
 }
 
@@ -57,6 +60,8 @@ impl<'a> Stage<'a> {
             config,
             refusal: None,
             journal: Ok(Vec::new()),
+            looked: Duration::ZERO,
+            adopters: ids.first().map(|id| adopters(&look, *id)).unwrap_or_default(),
             hook: Box::new(|_| {}),
         }
     }
@@ -108,16 +113,19 @@ impl Scene for Stage<'_> {
         self.refusal.clone().map_or(Ok(()), Err)
     }
 
-    fn adopters(&mut self, teardown: &Teardown) -> Vec<ProcessId> {
-        adopters(&look::look(), teardown.judgement.root)
+    fn adopters(&mut self, _teardown: &Teardown) -> Vec<ProcessId> {
+        self.adopters.clone()
     }
 
     fn fresh(&mut self, teardown: &Teardown, known: &[Member]) -> Known<Membership> {
+        let began = Instant::now();
         let mut look = look::look();
         loop {
             let asks = questions(&self.ground(teardown, &look, known));
             if asks.is_empty() {
-                return Ok(membership(&self.ground(teardown, &look, known)));
+                let found = membership(&self.ground(teardown, &look, known));
+                self.looked += began.elapsed();
+                return Ok(found);
             }
             answer(&mut look, asks);
         }
@@ -126,7 +134,8 @@ impl Scene for Stage<'_> {
     fn admit(&mut self, teardown: &Teardown, newborn: &Sight, came: Came) -> Admission {
         let look = look::look_of(Vec::new());
         let facts = look::facts(newborn.id);
-        let sockets = Ok(look::sockets(newborn.id.pid).unwrap_or_default());
+        let leads = newborn.sid == newborn.id.pid.number();
+        let sockets = leads.then(|| look::sockets(newborn.id.pid));
         let joined = match came {
             Came::Below(_) => Joined::Descendant,
             Came::Session(_) => Joined::Session,
@@ -137,7 +146,7 @@ impl Scene for Stage<'_> {
             tty: newborn.tty,
             name: &newborn.name,
             facts: &facts,
-            sockets: Some(&sockets),
+            sockets: sockets.as_ref(),
         };
         match admit(&self.ground(teardown, &look, &[]), &newborn, joined) {
             Ok(member) => Admission::Join(member),
@@ -157,11 +166,8 @@ impl Scene for Stage<'_> {
 
 /// Returns a tree judged an orphan.
 pub(crate) fn judgement(look: &Look, root: ProcessId) -> Judgement {
-    let identity = look
-        .facts(root)
-        .expect("asked")
-        .map(Clone::clone)
-        .and_then(|facts| facts.identity(&look.snapshot.boot));
+    let identity =
+        look.facts(root).expect("asked").cloned().and_then(|facts| facts.identity(&look.snapshot.boot));
     Judgement {
         root,
         identity,
@@ -209,6 +215,3 @@ fn config(ladder: &[(Signal, u64)]) -> Config {
 pub(crate) fn by_pid(report: &Report) -> BTreeMap<Pid, &reapd::model::outcome::MemberOutcome> {
     report.members.iter().map(|member| (member.id.pid, member)).collect()
 }
-
-/// A user that nobody is.
-pub(crate) const NOBODY: Uid = Uid(65_534);
