@@ -92,6 +92,7 @@ impl Planted {
     }
 
     /// Waits for a pid file and returns its first number.
+    #[expect(clippy::unused_self, reason = "it is asked of what was planted")]
     pub(crate) fn pid_in(&self, file: &Path) -> i32 {
         let mut pid = None;
         wait_for(&format!("{}", file.display()), || {
@@ -210,6 +211,7 @@ impl Planted {
     }
 
     /// Says whether a process runs: absent and zombie are both gone.
+    #[expect(clippy::unused_self, reason = "it is asked of what was planted")]
     pub(crate) fn is_alive(&self, pid: i32) -> bool {
         fs::read_to_string(format!("/proc/{pid}/stat"))
             .ok()

@@ -137,7 +137,7 @@ fn verdicts(text: &str) -> Vec<&str> {
 fn play(world: &str, config: Option<&str>) -> Result<(String, Vec<Look>), String> {
     let World { manner, looks } = world::parse_world(world).map_err(|error| format!("world.txt: {error}"))?;
     let home = looks[0].snapshot.own.home.clone();
-    let config = configuration(config, home)?;
+    let config = configuration(config, home.as_ref())?;
     let mut ledger = Ledger::default();
     let mut text = String::new();
     let mut before = Vec::new();
@@ -154,9 +154,9 @@ fn play(world: &str, config: Option<&str>) -> Result<(String, Vec<Look>), String
     Ok((text, played))
 }
 
-fn configuration(text: Option<&str>, home: Option<bstr::BString>) -> Result<Config, String> {
+fn configuration(text: Option<&str>, home: Option<&bstr::BString>) -> Result<Config, String> {
     let rules: Vec<_> = judge::rules::ALL.iter().map(|rule| &rule.spec).collect();
-    let home = home.as_ref().map(|home| bstr::BStr::new(home.as_slice()));
+    let home = home.map(|home| bstr::BStr::new(home.as_slice()));
     let context = config::Context { rules: &rules, home };
     let source = text.map(|text| Source { name: "config.toml", text });
     config::load(source, &context).map_err(|faults| {
