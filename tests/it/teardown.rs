@@ -272,6 +272,14 @@ fn a_handle_never_names_a_successor_and_signals_nobody_that_is_gone() {
     assert!(matches!(held.signal(Signal::Kill), Err(SignalError::Gone)));
 }
 
+#[test]
+fn a_list_of_children_longer_than_a_page_is_read_whole() {
+    let tree = Tree::plant("i=0; while [ $i -lt 1500 ]; do sleep 1000 & i=$((i+1)); done; wait");
+    until("all children", || children(tree.root) == 1500);
+    let listed = reapd::act::processes::children_of(look::row(tree.root).unwrap().id).unwrap();
+    assert_eq!(listed.len(), 1500);
+}
+
 /// Runs the recycled-number test within a namespace of its own, where numbers can be forced.
 #[test]
 fn a_recycled_number_that_leads_a_session_and_group_is_never_signalled_f1_c06_c07_c08() {

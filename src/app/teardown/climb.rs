@@ -146,6 +146,11 @@ impl<'a> Climb<'a> {
         }
     }
 
+    /// Says whether a member was sent KILL already.
+    pub(super) fn was_killed(&self, id: ProcessId) -> bool {
+        self.outcomes.get(&id).is_some_and(|outcome| outcome.signals.last() == Some(&Signal::Kill))
+    }
+
     /// Returns everybody who is waited for.
     pub(super) fn awaited(&self) -> impl Iterator<Item = (ProcessId, &Held)> {
         let over = self.over.is_some();

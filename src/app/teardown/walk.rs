@@ -11,6 +11,9 @@ use crate::plan::escalation::Search;
 use super::climb::{Climb, Eyes};
 use super::{Admission, Came, Scene};
 
+/// How often a newborn process may run another program while it is looked at: fork(2), a shell, and its command.
+const EXECS: usize = 4;
+
 /// No process is in a session of this number.
 const NO_SESSION: i32 = 0;
 
@@ -58,7 +61,8 @@ impl Adopters {
 impl Climb<'_> {
     /// Walks the children of every held member, and where that brings nobody, those of the reapers.
     pub(super) fn walk<S: Scene>(&mut self, scene: &mut S, adopters: &mut Adopters) -> Search {
-        let parents: Vec<ProcessId> = self.held.keys().copied().collect();
+        // Whoever was sent KILL makes no more children, and those it had were listed then.
+        let parents: Vec<ProcessId> = self.held.keys().copied().filter(|id| !self.was_killed(*id)).collect();
         let mut found = Search::Empty;
         for parent in parents {
             let Some(held) = self.held.get(&parent) else { continue };
@@ -89,16 +93,33 @@ impl Climb<'_> {
         }
         let sid = self.held.get(&parent).map(|held| held.first_sight().sid);
         for &pid in children {
-            let Some(pinned) = self.pin_newborn(pid) else { continue };
+            found = either(found, self.consider_child(parent, sid, pid, scene));
+        }
+        found
+    }
+
+    /// Takes in one child, if it is new. One that runs another program between two reads is looked at again as what
+    /// it is then.
+    fn consider_child<S: Scene>(
+        &mut self,
+        parent: ProcessId,
+        sid: Option<i32>,
+        pid: Pid,
+        scene: &mut S,
+    ) -> Search {
+        let mut found = Search::Empty;
+        for _ in 0..EXECS {
+            let Some(pinned) = self.pin_newborn(pid) else { break };
             let sight = pinned.sight();
             let is_child = sight.ppid == parent.pid.number()
                 && self.held.get(&parent).is_some_and(|parent| !parent.is_gone());
             let is_adopted = self.reapers.iter().any(|reaper| reaper.pid.number() == sight.ppid);
             let is_orphan = is_adopted && sid == Some(sight.sid);
             let is_older = sight.id.start < parent.start;
-            if (is_child || is_orphan) && !is_older {
-                found = either(found, self.admit(pinned, Came::Below(parent), scene));
+            if is_older || !(is_child || is_orphan) {
+                break;
             }
+            found = either(found, self.admit(pinned, Came::Below(parent), scene));
         }
         found
     }
