@@ -48,6 +48,22 @@ fn main() {
     println!("of it {looked:.1?} in the fresh look of the benchmark's own plain reader of /proc");
     println!("ratio {ratio:.2} (budget 1.5), median of {ROUNDS} each, in turn");
 
+    let nonce = support::tree::nonce();
+    let stubborn = Tree { root: Pid::INIT, nonce: nonce.clone() };
+    let script = "trap '' TERM; sh -c 'exec sleep 1000' & exec sleep 1000";
+    let roots: Vec<Pid> = (0..20).map(|_| support::tree::start(&nonce, script, &[])).collect();
+    stubborn.wait_for(40);
+    let mut stage = Stage::new(&nonce, &roots, &[(Signal::Term, 2000), (Signal::Kill, 3000)]);
+    let plan = stage.plan();
+    let began = Instant::now();
+    let reports = stage.carry_out(&plan);
+    let beyond = began.elapsed().saturating_sub(Duration::from_secs(2));
+    assert!(reports.iter().all(|report| report.closure == Closure::Gone));
+    println!(
+        "20 stubborn trees: one grace and {beyond:.1?} (budget 1 s), {:.1?} of it in that reader",
+        stage.looked
+    );
+
     let idle: usize =
         std::env::var("REAPD_BENCH_PROCESSES").ok().and_then(|text| text.parse().ok()).unwrap_or(5000);
     let _idle = wide_tree(idle);

@@ -20,6 +20,8 @@ pub(super) enum Progress {
     Again,
     /// Nothing before then.
     Wait(Moment),
+    /// Only a fresh table stands between it and its end: see [`Climb::verify`].
+    Scan,
     /// The tree is done with.
     Over,
 }
@@ -136,17 +138,19 @@ impl<'a> Climb<'a> {
                 self.machine.walked(scene.now(), found);
                 Progress::Again
             }
-            Step::Rescan => {
-                let found = self.rescan(scene);
-                self.machine.rescanned(found);
-                Progress::Again
-            }
+            Step::Rescan => Progress::Scan,
             Step::WaitUntil(until) => Progress::Wait(until),
             Step::Done(closure) => {
                 self.finish(closure, scene);
                 Progress::Over
             }
         }
+    }
+
+    /// Works out membership from a fresh table, as the last proof that nobody is left.
+    pub(super) fn verify<S: Scene>(&mut self, scene: &mut S) {
+        let found = self.rescan(scene);
+        self.machine.rescanned(found);
     }
 
     /// Says whether a member was sent KILL already.
