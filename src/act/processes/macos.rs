@@ -1,1 +1,0 @@
-//! Local stand-in for formatting.
