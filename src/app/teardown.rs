@@ -18,6 +18,7 @@ use climb::{Climb, Progress};
 use walk::Adopters;
 
 mod climb;
+mod send;
 mod walk;
 
 /// More than so many are not waited for one by one: each wake-up looks at all of them.
@@ -105,12 +106,19 @@ pub fn carry_out<S: Scene>(plan: &Plan, scene: &mut S) -> Vec<Report> {
     loop {
         let mut wake: Option<Moment> = None;
         let mut busy = Busy::No;
-        for climb in &mut climbs {
+        let mut scan = None;
+        for (at, climb) in climbs.iter_mut().enumerate() {
             match turn(climb, scene, &mut adopters) {
                 Progress::Again => busy = Busy::Yes,
                 Progress::Wait(until) => wake = Some(wake.map_or(until, |wake| wake.min(until))),
+                Progress::Scan => scan = scan.or(Some(at)),
                 Progress::Over => {}
             }
+        }
+        // A fresh table takes long: one in each round, and only when nobody is to be signalled or followed.
+        if let (Busy::No, Some(climb)) = (busy, scan.and_then(|at| climbs.get_mut(at))) {
+            climb.verify(scene);
+            busy = Busy::Yes;
         }
         let until = match (busy, wake) {
             (Busy::Yes, _) => Instant::now(),
@@ -132,7 +140,7 @@ fn turn<S: Scene>(climb: &mut Climb<'_>, scene: &mut S, adopters: &mut Adopters)
     for _ in 0..TURN {
         match climb.step(scene, adopters) {
             Progress::Again => {}
-            progress @ (Progress::Wait(_) | Progress::Over) => return progress,
+            progress @ (Progress::Wait(_) | Progress::Scan | Progress::Over) => return progress,
         }
     }
     Progress::Again

@@ -1,8 +1,8 @@
 //! One tree on its ladder: its handles, and what became of each member.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use crate::act::processes::{Held, HoldError, Pinned, SignalError};
+use crate::act::processes::{Held, HoldError};
 use crate::model::id::{Pid, ProcessId};
 use crate::model::moment::Moment;
 use crate::model::outcome::{Closure, MemberOutcome, Outcome, Report};
@@ -11,7 +11,7 @@ use crate::model::table::State;
 use crate::plan::escalation::{Escalation, Refusal, Search, Step};
 
 use super::walk::Adopters;
-use super::{Admission, Came, Event, Scene};
+use super::{Event, Scene};
 
 /// What one step brought.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,6 +20,8 @@ pub(super) enum Progress {
     Again,
     /// Nothing before then.
     Wait(Moment),
+    /// Only a fresh table stands between it and its end: see [`Climb::verify`].
+    Scan,
     /// The tree is done with.
     Over,
 }
@@ -34,12 +36,14 @@ pub(super) struct Climb<'a> {
     // Invariant: never shrinks; an identity once seen is never forgotten.
     pub(super) members: BTreeMap<ProcessId, Member>,
     pub(super) spared: BTreeMap<ProcessId, String>,
+    /// How often each newborn process that is not a member yet was asked about.
+    pub(super) tries: BTreeMap<ProcessId, u32>,
     pub(super) sight: Eyes,
     /// Who would adopt what the tree leaves behind.
     pub(super) reapers: Vec<ProcessId>,
     /// Whether who is killed last must be chosen anew.
     anchors: Anchors,
-    outcomes: BTreeMap<ProcessId, MemberOutcome>,
+    pub(super) outcomes: BTreeMap<ProcessId, MemberOutcome>,
     stood_down: Option<String>,
     span: (Moment, Moment),
     over: Option<Closure>,
@@ -101,6 +105,7 @@ impl<'a> Climb<'a> {
             held: BTreeMap::new(),
             members: BTreeMap::new(),
             spared: teardown.spared.iter().map(|spared| (spared.id, spared.why.clone())).collect(),
+            tries: BTreeMap::new(),
             sight: Eyes::Open,
             reapers: Vec::new(),
             anchors: Anchors::Stale,
@@ -133,17 +138,19 @@ impl<'a> Climb<'a> {
                 self.machine.walked(scene.now(), found);
                 Progress::Again
             }
-            Step::Rescan => {
-                let found = self.rescan(scene);
-                self.machine.rescanned(found);
-                Progress::Again
-            }
+            Step::Rescan => Progress::Scan,
             Step::WaitUntil(until) => Progress::Wait(until),
             Step::Done(closure) => {
                 self.finish(closure, scene);
                 Progress::Over
             }
         }
+    }
+
+    /// Works out membership from a fresh table, as the last proof that nobody is left.
+    pub(super) fn verify<S: Scene>(&mut self, scene: &mut S) {
+        let found = self.rescan(scene);
+        self.machine.rescanned(found);
     }
 
     /// Says whether a member was sent KILL already.
@@ -255,101 +262,7 @@ impl<'a> Climb<'a> {
         }
     }
 
-    fn signal<S: Scene>(&mut self, id: ProcessId, signal: Signal, scene: &mut S) {
-        let Some(mut held) = self.held.get(&id) else {
-            self.machine.refused(id, Refusal::Denied);
-            return;
-        };
-        let mut sent = held.signal(signal);
-        if matches!(sent, Err(SignalError::IdentityChanged)) && self.was_about_to_exec(id) {
-            match self.held_anew(id, scene) {
-                Some(again) => held = self.held.entry(id).insert_entry(again).into_mut(),
-                None => return self.refuse(id, Outcome::IdentityChanged, Refusal::IdentityChanged),
-            }
-            sent = held.signal(signal);
-        }
-        // Nobody forks any more once KILL is pending (copy_process() refuses), and ending takes longer than this
-        // read: the list is whole now, and a moment later a reaper has the children.
-        let children = match signal {
-            Signal::Kill if sent.is_ok() => held.children().unwrap_or_default(),
-            Signal::Hup
-            | Signal::Int
-            | Signal::Quit
-            | Signal::Usr1
-            | Signal::Usr2
-            | Signal::Term
-            | Signal::Kill => Vec::new(),
-        };
-        match sent {
-            Ok(()) => {
-                if let Some(outcome) = self.outcomes.get_mut(&id) {
-                    outcome.signals.push(signal);
-                }
-            }
-            Err(SignalError::Gone) => self.gone(id, scene.now()),
-            Err(SignalError::Denied) => self.refuse(id, Outcome::Denied, Refusal::Denied),
-            Err(SignalError::IdentityChanged) => {
-                self.refuse(id, Outcome::IdentityChanged, Refusal::IdentityChanged);
-            }
-            Err(SignalError::Failed(error)) => {
-                self.refuse(
-                    id,
-                    Outcome::Survived(format!("the signal could not be sent: {error}")),
-                    Refusal::Denied,
-                );
-            }
-        }
-        self.consider_children(id, &children, scene);
-    }
-
-    /// Says whether a member was surely or likely seen between fork(2) and execve(2) (CASES C26): it was born during
-    /// the teardown, or ran its parent's own program when it was planned. Its membership comes from its parent, and
-    /// not from the program. The root's proof is of the program it ran, so it is never one of these.
-    fn was_about_to_exec(&self, id: ProcessId) -> bool {
-        if id == self.teardown.judgement.root {
-            return false;
-        }
-        let exe = |id: &ProcessId| self.members.get(id).and_then(|member| member.identity.exe);
-        let is_planned = self.teardown.members.iter().any(|member| member.identity.id == id);
-        let parent = self
-            .held
-            .get(&id)
-            .and_then(|held| self.members.keys().find(|above| above.pid.number() == held.first_sight().ppid));
-        !is_planned || parent.is_some_and(|parent| exe(parent) == exe(&id))
-    }
-
-    /// Lets a member that ran another program pass all gates once more, as what it is now.
-    fn held_anew<S: Scene>(&self, id: ProcessId, scene: &mut S) -> Option<Held> {
-        let old = self.held.get(&id)?;
-        let pinned = Pinned::pin(id).ok()?;
-        // While the old handle's process lives, the number and start are its own.
-        if old.is_gone() {
-            return None;
-        }
-        match scene.admit(self.teardown, pinned.sight(), Came::Below(self.teardown.judgement.root)) {
-            Admission::Join(member) => pinned.hold(&member.identity).ok(),
-            Admission::Spare(_) => None,
-        }
-    }
-
-    /// Returns the newest live member of each session that a member leads: it is the least likely to have children.
-    fn newest_of_each_session(&self) -> BTreeSet<ProcessId> {
-        let led = self.led_sessions();
-        let mut newest: BTreeMap<i32, ProcessId> = BTreeMap::new();
-        for id in self.machine.live() {
-            let Some(sid) = self.held.get(&id).map(|held| held.first_sight().sid) else { continue };
-            if led.binary_search(&sid).is_err() {
-                continue;
-            }
-            let entry = newest.entry(sid).or_insert(id);
-            if (entry.start, entry.pid) < (id.start, id.pid) {
-                *entry = id;
-            }
-        }
-        newest.into_values().collect()
-    }
-
-    fn refuse(&mut self, id: ProcessId, outcome: Outcome, why: Refusal) {
+    pub(super) fn refuse(&mut self, id: ProcessId, outcome: Outcome, why: Refusal) {
         self.machine.refused(id, why);
         if let Some(noted) = self.outcomes.get_mut(&id) {
             noted.outcome = outcome;
