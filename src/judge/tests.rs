@@ -16,13 +16,13 @@ use crate::model::keep::{KeepMark, Kept};
 use crate::model::known::{Reason, Unknown};
 use crate::model::look::{Look, Scope};
 use crate::model::moment::Moment;
-use crate::model::question::{Family, FarEnd, Peer, Question};
+use crate::model::question::{ChannelKind, Family, FarEnd, Peer, Question};
 use crate::model::rule::Strength;
 use crate::model::table::{Kernel, State};
 use crate::model::verdict::{Judgement, LineList, Mode, Verdict};
 
 use super::ledger::{Begun, Rearm};
-use super::rules::support::{ROOT, Scene, config, connection, id, listener, pipe};
+use super::rules::support::{ROOT, Scene, config, connection, id, listener, pipe, plain};
 use super::{Ledger, candidates, judge, protect, questions};
 
 /// One policy, one line, one sign: whoever was adopted.
@@ -497,8 +497,11 @@ fn the_users_own_work_in_a_group_that_the_server_leads_is_not_inside_f4() {
     let scene = Scene::orphan().process(40, 1).process(60, 40).row(60, |row| row.pgid = ROOT);
     let judgement = one(&scene, &greedy());
     assert_eq!(judgement.tree, [id(ROOT)], "the shell that started it is alive");
-    let abandoned = Scene::orphan().process(60, 1).row(60, |row| row.pgid = ROOT);
-    assert_eq!(one(&abandoned, &greedy()).tree, [id(ROOT), id(60)]);
+    let adopted = Scene::orphan().process(60, 1);
+    let by_group = adopted.clone().row(60, |row| row.pgid = ROOT);
+    assert_eq!(one(&by_group, &greedy()).tree, [id(ROOT)], "nor when that shell is gone");
+    let by_session = adopted.row(60, |row| row.sid = ROOT);
+    assert_eq!(one(&by_session, &greedy()).tree, [id(ROOT), id(60)]);
 }
 
 #[test]
@@ -538,4 +541,47 @@ fn protected_members_are_named_for_plan() {
     let named = protect::protected(&look, &greedy(), &[id(60), id(61), id(62)]);
     assert_eq!(named.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [id(60), id(61)]);
     assert!(named[1].1.as_bytes().contains_str("could not tell"));
+}
+
+#[test]
+fn a_reader_in_the_servers_group_is_outside_though_their_shell_is_gone_f4() {
+    // `server < <(cat requests) | my-analysis`, and the shell that joined the two has exited.
+    let scene = |group: i32| {
+        Scene::orphan()
+            .process(60, 1)
+            .row(60, |row| (row.pgid, row.sid) = (group, 40))
+            .row(ROOT, |row| row.sid = 40)
+            .fd(ROOT, 0, pipe(FarEnd::Gone))
+            .fd(ROOT, 1, pipe(FarEnd::Held))
+            .held_by(ROOT, 1, &[60])
+            .fd(60, 0, plain(ChannelKind::Null))
+    };
+    for group in [ROOT, 60] {
+        let judgement = one(&scene(group), &config(&[]));
+        assert_eq!(judgement.tree, [id(ROOT)]);
+        assert_eq!(judgement.verdict, Verdict::Alive, "{}", judgement.because);
+    }
+    let unread = scene(ROOT).fd(ROOT, 1, pipe(FarEnd::Gone));
+    assert!(is_suspect(&one(&unread, &config(&[]))), "the twin that nobody reads is suspected");
+}
+
+#[test]
+fn adopted_ones_in_a_session_that_any_member_leads_are_inside_c02() {
+    // 60 leads a session below the root; 70 is in it and was adopted, and plan would recruit it.
+    let scene = Scene::orphan()
+        .process(60, ROOT)
+        .process(70, 1)
+        .row(70, |row| row.sid = 60)
+        .facts(70, |facts| facts.tracer = Ok(Some(id(90).pid)));
+    kept_by("traced", Says::Yes, &scene);
+    let kept = Scene::orphan()
+        .process(60, ROOT)
+        .process(70, 1)
+        .row(70, |row| row.sid = 60)
+        .facts(70, |facts| facts.env = Ok(env(&[("REAPD_KEEP", "yes")])));
+    let look = kept.look();
+    let config = greedy();
+    let candidates = candidates(&look, &config);
+    let (verdicts, _) = judge(&look, &config, &candidates, &Ledger::default());
+    assert!(verdicts.protected.iter().any(|(protected, _)| *protected == id(70)));
 }
