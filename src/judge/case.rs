@@ -9,7 +9,7 @@ use crate::model::facts::Facts;
 use crate::model::id::{Pid, ProcessId};
 use crate::model::known::{Known, Reason, Unknown};
 use crate::model::look::Look;
-use crate::model::ownership::{Parentage, parentage};
+use crate::model::ownership::{Parentage, is_parent_hidden, parentage};
 use crate::model::question::{
     Activity, Answer, Channel, Connection, Family, Holders, Listener, Owner, PathAnswer, Peer, Question,
     Sockets,
@@ -219,6 +219,20 @@ impl<'a> Case<'a> {
             Parentage::Living(parent) if !self.tree.contains(&parent) => Some(parent),
             Parentage::Living(_) | Parentage::Adopted(_) | Parentage::None => None,
         }
+    }
+
+    /// Says why nobody can tell whether the root has a living parent: it has one that the table does not show. Where
+    /// other users' processes are hidden, that one is as likely the living sudo(8), cron(8) or sshd(8).
+    pub fn parent_seen(&self) -> Found<()> {
+        if !is_parent_hidden(&self.look.snapshot.table, self.root) {
+            return Ok(());
+        }
+        let (reason, what) = match self.root.ppid {
+            // proc_pid_stat(5): it came into our pid namespace from outside, e.g. by `docker exec` (A20, B25).
+            0 => (Reason::Foreign, "its parent".to_owned()),
+            pid => (Reason::Denied, format!("who its parent {pid} is")),
+        };
+        Err(Unknown::new(reason, what).into())
     }
 
     /// Returns the first member with a controlling terminal.

@@ -585,3 +585,16 @@ fn adopted_ones_in_a_session_that_any_member_leads_are_inside_c02() {
     let (verdicts, _) = judge(&look, &config, &candidates, &Ledger::default());
     assert!(verdicts.protected.iter().any(|(protected, _)| *protected == id(70)));
 }
+
+#[test]
+fn behind_hidepid_a_service_is_still_a_service_and_a_hidden_parent_still_a_parent() {
+    let unit = "/system.slice/work.service";
+    let service = Scene::orphan().without(1).facts(ROOT, |facts| {
+        facts.cgroup = Ok(unit.into());
+        facts.env = Ok(env(&[("SYSTEMD_EXEC_PID", "50")]));
+    });
+    kept_by("unit", Says::Yes, &service);
+    // `sudo -u somebody server`: the sudo is root's, and hidden.
+    let owned = one(&Scene::owned().without(40), &greedy());
+    assert_eq!(owned.verdict, Verdict::Unknown, "{}", owned.because);
+}
