@@ -174,6 +174,15 @@ fn a_connected_client_keeps_b03() {
     kept_by("clients", Says::Unknown, &served(Peer::Unknown));
     assert!(is_suspect(&one(&served(Peer::Gone), &greedy())), "a client that is gone is none (M3)");
     assert!(is_suspect(&one(&served(Peer::Inode(71)), &greedy())), "nor is a member (M3)");
+    // A server of one client closes its listener; who calls somebody else is no server.
+    let alone = |family, name: &str, peer| {
+        Scene::orphan().sockets(ROOT, Vec::new(), vec![connection(family, name, peer)])
+    };
+    kept_by("clients", Says::Yes, &alone(Family::Unix, "/run/x.sock", Peer::Inode(900)));
+    let remote = || Peer::Remote("127.0.0.1:50000".into());
+    kept_by("clients", Says::Yes, &alone(Family::Tcp, "127.0.0.1:9229", remote()));
+    assert!(is_suspect(&one(&alone(Family::Unix, "", Peer::Inode(900)), &greedy())));
+    assert!(is_suspect(&one(&alone(Family::Tcp, "10.0.0.2:41000", remote()), &greedy())));
     let mut waiting = listener(Family::Unix, "/run/x.sock");
     waiting.pending = 1;
     kept_by("clients", Says::Yes, &Scene::orphan().sockets(ROOT, vec![waiting], Vec::new()));
