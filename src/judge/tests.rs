@@ -607,3 +607,62 @@ fn behind_hidepid_a_service_is_still_a_service_and_a_hidden_parent_still_a_paren
     let owned = one(&Scene::owned().without(40), &greedy());
     assert_eq!(owned.verdict, Verdict::Unknown, "{}", owned.because);
 }
+
+/// Looks twice, ten seconds apart, with something changed in between.
+fn second_look(
+    between: impl FnOnce(&mut Ledger),
+    change: impl FnOnce(&mut Look),
+    configs: [&Config; 2],
+) -> Verdict {
+    let mut ledger = Ledger::default();
+    seen(&Scene::orphan().look(), configs[0], &mut ledger);
+    between(&mut ledger);
+    let later = Moment(0).plus(Duration::from_hours(2)).plus(Duration::from_secs(10));
+    let mut look = Scene::orphan().now(later).look();
+    change(&mut look);
+    seen(&look, configs[1], &mut ledger).unwrap().verdict
+}
+
+#[test]
+fn a_look_from_another_namespace_starts_anew_f5() {
+    let config = greedy();
+    assert!(is_orphaned(&second_look(|_| (), |_| (), [&config, &config])), "the twin from the same one");
+    let from = |pid, time| {
+        move |look: &mut Look| {
+            let own = look.snapshot.own.namespaces.as_mut().unwrap();
+            (own.pid, own.time) = (pid, time);
+            for answer in look.answers.values_mut() {
+                if let Ok(crate::model::question::Answer::Facts(facts)) = answer {
+                    facts.namespaces.as_mut().unwrap().pid = pid;
+                }
+            }
+        }
+    };
+    assert!(!is_orphaned(&second_look(|_| (), from(2, 1), [&config, &config])));
+    assert!(!is_orphaned(&second_look(|_| (), from(1, 2), [&config, &config])));
+}
+
+#[test]
+fn a_line_that_was_rewritten_between_two_looks_starts_anew() {
+    let before = greedy();
+    let mut after = greedy();
+    after.policies[0].reap_when[0].conditions.push(Condition {
+        rule: "older-than",
+        strength: Strength::Sign,
+        settings: BTreeMap::from([("age", Setting::Duration(Duration::from_secs(1)))]),
+    });
+    assert!(is_orphaned(&second_look(|_| (), |_| (), [&after, &after])), "the twin that was not rewritten");
+    assert!(!is_orphaned(&second_look(|_| (), |_| (), [&before, &after])));
+}
+
+#[test]
+fn a_look_that_says_nothing_of_a_tree_breaks_its_row() {
+    let config = greedy();
+    let mut nobody = greedy();
+    nobody.policies.clear();
+    let between = |ledger: &mut Ledger| {
+        let second = Moment(0).plus(Duration::from_hours(2)).plus(Duration::from_secs(5));
+        assert_eq!(seen(&Scene::orphan().now(second).look(), &nobody, ledger), None);
+    };
+    assert!(!is_orphaned(&second_look(between, |_| (), [&config, &config])));
+}
