@@ -98,10 +98,14 @@ pub fn carry_out<S: Scene>(plan: &Plan, scene: &mut S) -> Vec<Report> {
     let mut adopters = Adopters::default();
     let mut climbs: Vec<Climb<'_>> = Vec::new();
     for teardown in &plan.teardowns {
-        climbs.push(match scene.interrupt() {
+        let mut climb = match scene.interrupt() {
             Interrupt::GoOn => Climb::begin(teardown, scene),
             Interrupt::Finish => Climb::stand_down(teardown, "reapd was asked to end", scene.now()),
-        });
+        };
+        // The first signal follows its re-check at once: each re-check is a whole look, and after those of all the
+        // other trees this one would be about the past.
+        let _ = climb.step(scene, &mut adopters);
+        climbs.push(climb);
     }
     loop {
         let mut wake: Option<Moment> = None;

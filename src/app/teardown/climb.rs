@@ -279,7 +279,10 @@ impl<'a> Climb<'a> {
         let mut found = Search::Empty;
         for member in fresh.members {
             let id = member.identity.id;
-            if self.members.contains_key(&id) {
+            // Whoever the plan left alone stays so: the kept one it was below may be gone by now, and who is adopted
+            // then looks like one of ours.
+            let is_spared = self.teardown.spared.iter().any(|spared| spared.id == id);
+            if self.members.contains_key(&id) || is_spared {
                 continue;
             }
             match Held::hold(&member.identity) {
