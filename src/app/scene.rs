@@ -41,6 +41,8 @@ pub struct Stand<'a, 'j> {
     pub verdicts: Verdicts,
     /// Reads the keep list anew, before each tree: a person may have said "keep" a moment ago.
     pub fresh_marks: &'a dyn Fn() -> Option<Vec<KeepMark>>,
+    /// Why something could not be written down, to be said in the end; nothing so far.
+    pub unwritten: Option<String>,
 }
 
 impl Stand<'_, '_> {
@@ -180,12 +182,28 @@ impl Scene for Stand<'_, '_> {
     }
 
     fn record(&mut self, event: &Event<'_>) -> Result<(), String> {
-        let entry = match event {
-            Event::Intent(teardown) => Entry::Intent { teardown: Box::new((*teardown).clone()), by: self.by },
-            Event::Outcome(report) => Entry::Outcome { report: Box::new((*report).clone()) },
+        // Only what must outlive the machine is waited for: what was signalled and seen gone means nothing after a
+        // reboot, and a crash of reapd alone does not lose it.
+        let (entry, durability) = match *event {
+            Event::Intent(teardown) => {
+                (Entry::Intent { teardown: Box::new(teardown.clone()), by: self.by }, Durability::Synced)
+            }
+            Event::Signalled { root, signal, to } => {
+                (Entry::Signalled { root, signal, to: to.to_vec() }, Durability::Handed)
+            }
+            Event::SeenGone { root, ids } => {
+                (Entry::SeenGone { root, ids: ids.to_vec() }, Durability::Handed)
+            }
+            Event::Outcome(report) => {
+                (Entry::Outcome { report: Box::new(report.clone()) }, Durability::Synced)
+            }
         };
         let now = self.eyes.clocks();
-        self.journal.note(entry, now, Durability::Synced).map_err(|error| chain(&error))
+        let written = self.journal.note(entry, now, durability).map_err(|error| chain(&error));
+        if let Err(why) = &written {
+            self.unwritten.get_or_insert_with(|| why.clone());
+        }
+        written
     }
 
     fn interrupt(&mut self) -> Interrupt {

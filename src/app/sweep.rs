@@ -269,10 +269,17 @@ impl Run<'_> {
             look: sight.look.clone(),
             verdicts: confirmed,
             fresh_marks: &|| memory::marks(state).ok(),
+            unwritten: None,
         };
         let reports = carry_out(&plan, &mut stand);
+        let unwritten = stand.unwritten;
         self.finish(&sight, &plan, Stage::Confirmed, &reports);
-        Ok((outcome::exit(&reports), found))
+        let mut exit = outcome::exit(&reports);
+        if let Some(why) = unwritten {
+            self.session.talk(&format!("not everything that was done is in the journal: {why}"));
+            exit = exit.max(Exit::Failed);
+        }
+        Ok((exit, found))
     }
 
     /// Takes a look, has it remembered, and holds whom it suspects.
