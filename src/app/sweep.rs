@@ -31,7 +31,7 @@ use crate::model::id::ProcessId;
 use crate::model::keep::KeepMark;
 use crate::model::outcome::Report;
 use crate::model::plan::Plan;
-use crate::model::verdict::{Mode, Verdict};
+use crate::model::verdict::Verdict;
 use crate::plan::{Asked, Pace, Released};
 
 /// How a sweep is run.
@@ -57,7 +57,7 @@ enum Consent {
 /// Runs it.
 pub fn run(session: &mut Session, args: &Sweep) -> Result<Exit, Trouble> {
     let manner = manner(args, super::question::terminal())?;
-    let Whole { mut config, off } = session.configuration()?;
+    let Whole { config, off } = session.configuration()?;
     let known = config.policies.iter().chain(&off).map(|policy| policy.name.as_str());
     let only = super::policies::one_of(args.policy.as_deref(), known)?;
     if let Some(name) = only.as_deref().filter(|name| off.iter().any(|policy| policy.name == *name)) {
@@ -65,10 +65,6 @@ pub fn run(session: &mut Session, args: &Sweep) -> Result<Exit, Trouble> {
             .hint(format!("reapd policies --set {name}=report")));
     }
     let asked = Asked { pace: pace(manner), released: Released::default(), only };
-    if let (Mode::Report, Manner::ByHand(_)) = (config.mode, manner) {
-        // `mode = "report"` is for runs that nobody watches.
-        config.mode = Mode::Reap;
-    }
     let detail = if args.all { Detail::All } else { Detail::Some };
     let exit = match manner {
         Manner::DryRun => dry_run(session, &config, &asked, detail),

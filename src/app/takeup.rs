@@ -31,7 +31,7 @@ pub fn take_up(
     let history = history::read(state, 0).map_err(|error| state_trouble(&error))?;
     let snapshot = eyes.table()?;
     let mut plan = Plan::default();
-    for course in courses(&history, &snapshot) {
+    for course in courses(&history, &snapshot, config) {
         match course {
             Course::Abandon { root, why } => {
                 ledger.forget(root);
