@@ -265,6 +265,7 @@ impl Run<'_> {
             look: sight.look.clone(),
             verdicts: confirmed,
             fresh_marks: &|| memory::marks(state).ok(),
+            checked: None,
             unwritten: None,
         };
         let reports = carry_out(&plan, &mut stand);

@@ -63,6 +63,7 @@ pub fn take_up(
         look: Look::new(snapshot),
         verdicts: Verdicts::default(),
         fresh_marks: &|| memory::marks(state).ok(),
+        checked: None,
         unwritten: None,
     };
     let reports = carry_out(&plan, &mut stand);
