@@ -64,7 +64,7 @@ fn list(session: &mut Session) -> Result<Exit, Trouble> {
         session.out.line(&line);
     }
     if config.mode == Mode::Report {
-        session.out.talk("mode = \"report\": runs with --once only tell.");
+        session.out.talk("mode = \"report\": nothing is reaped, by hand neither.");
     }
     Ok(Exit::Done)
 }

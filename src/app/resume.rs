@@ -2,12 +2,14 @@
 //!
 //! Between the crash and now somebody may have come back to the tree, renewed it or kept it. So a root that lives is
 //! judged anew from its first look; only when the root was *recorded* as seen gone are the other members, by their
-//! recorded identities, still ours to end.
+//! recorded identities, still ours to end, and only while their policy still says so.
 
 use super::journal::history::{History, Story, stories};
+use crate::config::policy::Config;
 use crate::model::id::ProcessId;
 use crate::model::look::Snapshot;
 use crate::model::plan::{Member, Teardown};
+use crate::model::verdict::Mode;
 
 /// What is to be done about one unfinished teardown.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,19 +26,23 @@ pub enum Course {
 }
 
 /// Returns what is to be done about each unfinished teardown.
-pub fn courses(history: &History, snapshot: &Snapshot) -> Vec<Course> {
+pub fn courses(history: &History, snapshot: &Snapshot, config: &Config) -> Vec<Course> {
     stories(history)
         .iter()
         .filter(|story| !story.is_finished())
-        .map(|story| course(story, snapshot))
+        .map(|story| course(story, snapshot, config))
         .collect()
 }
 
-fn course(story: &Story<'_>, snapshot: &Snapshot) -> Course {
+fn course(story: &Story<'_>, snapshot: &Snapshot, config: &Config) -> Course {
     let root = story.teardown.judgement.root;
     let abandon = |why| Course::Abandon { root, why };
     if story.intent.boot != snapshot.boot {
         return abandon("the machine was restarted since");
+    }
+    let policy = &story.teardown.judgement.policy;
+    if !config.policies.iter().any(|known| known.name == *policy && known.mode == Mode::Reap) {
+        return abandon("its policy does not reap any more");
     }
     let lives = |id| snapshot.table.get(id).is_some_and(|row| !row.is_gone());
     if lives(root) {
@@ -66,6 +72,22 @@ mod tests {
     use crate::app::sample;
     use crate::model::id::BootId;
     use crate::model::moment::Moment;
+
+    fn courses(history: &History, snapshot: &Snapshot) -> Vec<Course> {
+        let config = Config { policies: vec![sample::policy("p")], ..sample::config() };
+        super::courses(history, snapshot, &config)
+    }
+
+    #[test]
+    fn a_policy_that_only_reports_by_now_ends_nobody() {
+        let now = snapshot("b", &[sample::process(11)]);
+        let reports = crate::config::policy::Policy { mode: Mode::Report, ..sample::policy("p") };
+        for policies in [Vec::new(), vec![reports]] {
+            let config = Config { policies, ..sample::config() };
+            let courses = super::courses(&crashed(&[10]), &now, &config);
+            assert!(matches!(courses[..], [Course::Abandon { .. }]), "{courses:?}");
+        }
+    }
 
     fn snapshot(boot: &str, alive: &[ProcessId]) -> Snapshot {
         Snapshot { boot: BootId(boot.into()), ..sample::snapshot(alive) }

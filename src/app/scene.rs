@@ -1,6 +1,7 @@
 //! What the teardown driver stands on: fresh looks, the re-check right before the first signal, and the journal.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use super::journal::entry::{By, Event as Entry};
 use super::journal::{Durability, Journal};
@@ -25,6 +26,25 @@ use crate::model::question::{Answer, Question};
 use crate::model::verdict::{Judgement, Verdict, Verdicts};
 use crate::plan::teardown::{Ground, Membership, Newborn, admit, adopters, membership, questions};
 
+/// For so long the look of a re-check serves further trees. Those that are due together share one, and no first
+/// signal rests on what was seen longer ago.
+const SERVES: Duration = Duration::from_millis(250);
+
+/// The latest look of a re-check, which may serve further trees.
+#[derive(Debug)]
+pub struct Checked {
+    /// When it began.
+    taken: Moment,
+    /// The keep list that it was judged with.
+    marks: Vec<KeepMark>,
+}
+
+impl Checked {
+    fn serves(&self, now: Moment, marks: &[KeepMark]) -> bool {
+        now.since(self.taken) <= SERVES && self.marks == marks
+    }
+}
+
 /// The surroundings of one sweep's teardowns.
 pub struct Stand<'a, 'j> {
     /// What looks.
@@ -43,6 +63,10 @@ pub struct Stand<'a, 'j> {
     pub verdicts: Verdicts,
     /// Reads the keep list anew, before each tree: a person may have said "keep" a moment ago.
     pub fresh_marks: &'a dyn Fn() -> Option<Vec<KeepMark>>,
+    /// The latest look of a re-check; nothing before the first.
+    pub checked: Option<Checked>,
+    /// Why something could not be written down, to be said in the end; nothing so far.
+    pub unwritten: Option<String>,
 }
 
 impl Stand<'_, '_> {
@@ -131,15 +155,18 @@ impl Scene for Stand<'_, '_> {
         if self.by == By::Resumed {
             return self.nobody_protected(teardown, &marks);
         }
-        // A copy: this look is no further look for the ledger, but a suspend since the last one must show.
-        let mut ledger = self.ledger.clone();
-        let sight =
-            take(self.eyes, self.config, &mut ledger, &marks).map_err(|trouble| trouble.to_string())?;
-        let verdict = still_condemned(teardown, &sight.verdicts.judgements)
-            .and_then(|()| still_unprotected(teardown, &sight.verdicts.protected));
-        self.look = sight.look;
-        self.verdicts = sight.verdicts;
-        verdict
+        let now = self.now();
+        if !self.checked.as_ref().is_some_and(|checked| checked.serves(now, &marks)) {
+            // A copy: this look is no further look for the ledger, but a suspend since the last one must show.
+            let mut ledger = self.ledger.clone();
+            let sight =
+                take(self.eyes, self.config, &mut ledger, &marks).map_err(|trouble| trouble.to_string())?;
+            self.checked = Some(Checked { taken: sight.look.snapshot.began.boot, marks });
+            self.look = sight.look;
+            self.verdicts = sight.verdicts;
+        }
+        still_condemned(teardown, &self.verdicts.judgements)
+            .and_then(|()| still_unprotected(teardown, &self.verdicts.protected))
     }
 
     fn adopters(&mut self, teardown: &Teardown) -> Vec<ProcessId> {
@@ -209,12 +236,28 @@ impl Scene for Stand<'_, '_> {
     }
 
     fn record(&mut self, event: &Event<'_>) -> Result<(), String> {
-        let entry = match event {
-            Event::Intent(teardown) => Entry::Intent { teardown: Box::new((*teardown).clone()), by: self.by },
-            Event::Outcome(report) => Entry::Outcome { report: Box::new((*report).clone()) },
+        // Only what must outlive the machine is waited for: what was signalled and seen gone means nothing after a
+        // reboot, and a crash of reapd alone does not lose it.
+        let (entry, durability) = match *event {
+            Event::Intent(teardown) => {
+                (Entry::Intent { teardown: Box::new(teardown.clone()), by: self.by }, Durability::Synced)
+            }
+            Event::Signalled { root, signal, to } => {
+                (Entry::Signalled { root, signal, to: to.to_vec() }, Durability::Handed)
+            }
+            Event::SeenGone { root, ids } => {
+                (Entry::SeenGone { root, ids: ids.to_vec() }, Durability::Handed)
+            }
+            Event::Outcome(report) => {
+                (Entry::Outcome { report: Box::new(report.clone()) }, Durability::Synced)
+            }
         };
         let now = self.eyes.clocks();
-        self.journal.note(entry, now, Durability::Synced).map_err(|error| chain(&error))
+        let written = self.journal.note(entry, now, durability).map_err(|error| chain(&error));
+        if let Err(why) = &written {
+            self.unwritten.get_or_insert_with(|| why.clone());
+        }
+        written
     }
 
     fn interrupt(&mut self) -> Interrupt {
@@ -225,8 +268,145 @@ impl Scene for Stand<'_, '_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::RefCell;
+
+    use crate::app::journal::USUAL;
     use crate::app::sample;
-    use crate::model::id::Uid;
+    use crate::app::state::State;
+    use crate::config::{self, Context};
+    use crate::judge::rules;
+    use crate::model::id::{Pid, Uid};
+    use crate::model::keep::Kept;
+    use crate::model::look::Snapshot;
+    use crate::model::moment::Clocks;
+    use crate::model::world;
+
+    /// A machine in a text, whose clock stands where the test puts it.
+    struct Machine {
+        look: Look,
+        after: Duration,
+        looks: usize,
+    }
+
+    impl Machine {
+        fn is(&mut self, stdin: &str) {
+            let text = format!(
+                "reapd world 1\nlook at 10d\n  pid  ppid began command\n  1 0 10d init\n  \
+                 6000 1 3d editor\n  5100 1 2d gopls\n  5200 1 2d gopls\n  \
+                 stdin 5100 pipe gone\n  stdout 5100 pipe gone\n  stdin 5200 {stdin}\n  stdout 5200 {stdin}\n"
+            );
+            self.look = world::parse(&text).unwrap().remove(0);
+        }
+    }
+
+    impl Eyes for Machine {
+        fn table(&mut self) -> Result<Snapshot, crate::app::trouble::Trouble> {
+            self.looks += 1;
+            Ok(Snapshot { began: self.clocks(), ..self.look.snapshot.clone() })
+        }
+
+        fn answer(&mut self, _: &Snapshot, questions: &[Question]) -> Vec<(Question, Known<Answer>)> {
+            let answer = |question| {
+                let said = self.look.answers.get(question).cloned();
+                said.or_else(|| world::answer(&self.look, question)).unwrap()
+            };
+            questions.iter().map(|question| (question.clone(), answer(question))).collect()
+        }
+
+        fn clocks(&mut self) -> Clocks {
+            let began = self.look.snapshot.began;
+            Clocks {
+                boot: began.boot.plus(self.after),
+                monotonic: Moment(began.monotonic).plus(self.after).0,
+                wall: began.wall + u64::try_from(self.after.as_millis()).unwrap(),
+            }
+        }
+
+        fn pin(&mut self, _: &[ProcessId]) {}
+    }
+
+    #[test]
+    fn a_recheck_serves_the_trees_of_its_moment_and_none_later() {
+        let specs: Vec<_> = rules::ALL.iter().map(|rule| &rule.spec).collect();
+        let config = config::load(None, &Context { rules: &specs, home: None }).unwrap();
+        let base = tempfile::tempdir().unwrap();
+        let state = State::open(&base.path().join("s")).unwrap();
+        let look = Look::new(sample::snapshot(&[]));
+        let mut machine = Machine { look, after: Duration::ZERO, looks: 0 };
+        machine.is("pipe gone");
+        let mut ledger = Ledger::default();
+        for _ in 0..2 {
+            take(&mut machine, &config, &mut ledger, &[]).unwrap().remember(&mut ledger);
+            machine.after += Duration::from_secs(10);
+        }
+        let sight = take(&mut machine, &config, &mut ledger, &[]).unwrap();
+        let condemned = |pid| {
+            let of = |judgement: &&Judgement| judgement.root.pid == Pid::new(pid).unwrap();
+            let judgement = sight.verdicts.judgements.iter().find(of).unwrap().clone();
+            assert!(matches!(judgement.verdict, Verdict::Orphaned { .. }), "{judgement:?}");
+            Teardown { judgement, ..sample::teardown(pid, "language-server") }
+        };
+        let (one, other) = (condemned(5100), condemned(5200));
+        let mut journal = Journal::open(&state, USUAL, &sight.look.snapshot.boot, machine.clocks()).unwrap();
+        let marks = RefCell::new(Vec::new());
+        // The machine is asked and changed in turns, and the stand has it for as long as it stands.
+        let machine = &RefCell::new(machine);
+        let mut eyes = Shared(machine);
+        let mut stand = Stand {
+            eyes: &mut eyes,
+            config: &config,
+            ledger: &ledger,
+            journal: &mut journal,
+            by: By::Hand,
+            look: sight.look.clone(),
+            verdicts: sight.verdicts.clone(),
+            fresh_marks: &|| Some(marks.borrow().clone()),
+            checked: None,
+            unwritten: None,
+        };
+        let looks = || machine.borrow().looks;
+        let later = |millis| machine.borrow_mut().after += Duration::from_millis(millis);
+        let before = looks();
+        assert_eq!(stand.recheck(&one), Ok(()));
+        later(250);
+        assert_eq!(stand.recheck(&other), Ok(()));
+        assert_eq!(looks() - before, 1, "two trees of one moment share a look");
+        machine.borrow_mut().is("pipe held by=6000");
+        later(1);
+        let why = stand.recheck(&other).unwrap_err();
+        assert!(why.contains("6000 holds the other end"), "{why}");
+        assert_eq!(looks() - before, 2, "a look is never older than that");
+        assert_eq!(stand.recheck(&one), Ok(()));
+        assert_eq!(looks() - before, 2);
+        // What a person said a moment ago counts at once.
+        let what = Kept::Process {
+            boot: sight.look.snapshot.boot.clone(),
+            id: one.judgement.root,
+            name: String::new(),
+        };
+        marks.borrow_mut().push(KeepMark { what, until: None, set: 0, note: None });
+        assert!(stand.recheck(&one).is_err());
+        assert_eq!(looks() - before, 3);
+    }
+
+    /// Eyes on a machine that the test changes meanwhile.
+    struct Shared<'a>(&'a RefCell<Machine>);
+
+    impl Eyes for Shared<'_> {
+        fn table(&mut self) -> Result<Snapshot, crate::app::trouble::Trouble> {
+            self.0.borrow_mut().table()
+        }
+
+        fn answer(&mut self, snapshot: &Snapshot, questions: &[Question]) -> Vec<(Question, Known<Answer>)> {
+            self.0.borrow_mut().answer(snapshot, questions)
+        }
+
+        fn clocks(&mut self) -> Clocks {
+            self.0.borrow_mut().clocks()
+        }
+
+        fn pin(&mut self, _: &[ProcessId]) {}
+    }
 
     fn now(change: impl FnOnce(&mut Judgement)) -> Result<(), String> {
         let teardown = sample::teardown(10, "p");
@@ -325,6 +505,8 @@ mod tests {
             look: Look::new(sample::snapshot(&[])),
             verdicts: Verdicts::default(),
             fresh_marks: &|| Some(Vec::new()),
+            checked: None,
+            unwritten: None,
         };
         let newborn = Newcomer {
             id: sample::process(12),

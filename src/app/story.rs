@@ -16,8 +16,10 @@ use super::trouble::Trouble;
 use super::words::{count, date, homely};
 use crate::config::policy::ArgumentsShown;
 use crate::model::evidence::{Evidence, Says};
+use crate::model::id::ProcessId;
 use crate::model::moment::Moment;
 use crate::model::outcome::{Closure, Outcome, Report};
+use crate::model::plan::Signal;
 use crate::model::rule::Strength;
 use crate::observe;
 
@@ -58,8 +60,12 @@ pub fn remembered(session: &Session) -> Result<History, Trouble> {
 /// Returns one teardown as one line.
 fn line(story: &Story<'_>) -> String {
     let judgement = &story.teardown.judgement;
+    let signals: Vec<String> = rungs(story)
+        .map(|(at, signal, _)| format!("{} {}", signal.name(), date(at).split(' ').next_back().unwrap_or("")))
+        .collect();
+    let signals = if signals.is_empty() { String::new() } else { format!("   {}", signals.join(", ")) };
     format!(
-        "{}   {}   {} {}   {}   {}",
+        "{}   {}   {} {}   {}{signals}   {}",
         date(story.intent.at),
         judgement.policy,
         judgement.root,
@@ -67,6 +73,27 @@ fn line(story: &Story<'_>) -> String {
         fate(story),
         legible::text(&judgement.because),
     )
+}
+
+/// Returns when each kind of signal first went out, with whom it went to until the next kind did. A rung has several
+/// goes: the root first, the others after it, and whoever was born meanwhile.
+fn rungs<'a>(story: &Story<'a>) -> impl Iterator<Item = (u64, Signal, Vec<ProcessId>)> + use<'a> {
+    let mut rungs: Vec<(u64, Signal, Vec<ProcessId>)> = Vec::new();
+    for entry in &story.events {
+        let Event::Signalled { signal, to, .. } = &entry.event else { continue };
+        match rungs.last_mut() {
+            Some((_, last, whom)) if last == signal => whom.extend(to),
+            Some(_) | None => rungs.push((entry.at, *signal, to.clone())),
+        }
+    }
+    rungs.into_iter()
+}
+
+fn whom(ids: &[ProcessId]) -> String {
+    if ids.len() > 4 {
+        return count(ids.len(), "process", "processes");
+    }
+    ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// Returns what became of a tree, in a few words.
@@ -137,7 +164,18 @@ pub fn told(story: &Story<'_>) -> String {
     for evidence in judgement.lines.iter().flat_map(|line| &line.evidence).chain(&judgement.vetoes) {
         let _ = writeln!(text, "  {}", finding(evidence));
     }
-    if let End::Report(report) = end(story) {
+    for (at, signal, ids) in rungs(story) {
+        let _ = writeln!(text, "  {}   {} to {}", date(at), signal.name(), whom(&ids));
+    }
+    let end = end(story);
+    if !matches!(end, End::Report(_)) {
+        for entry in &story.events {
+            if let Event::SeenGone { ids, .. } = &entry.event {
+                let _ = writeln!(text, "  {}   seen gone: {}", date(entry.at), whom(ids));
+            }
+        }
+    }
+    if let End::Report(report) = end {
         for member in &report.members {
             let signals: Vec<&str> = member.signals.iter().map(|signal| signal.name()).collect();
             let signals = if signals.is_empty() { "no signal".to_owned() } else { signals.join(", ") };
@@ -205,6 +243,11 @@ pub fn as_json(story: &Story<'_>) -> Value {
         "because": legible::text(&judgement.because),
         "rules": deciding(judgement),
         "members": story.teardown.members.iter().map(|member| member.identity.id.pid.number()).collect::<Vec<_>>(),
+        "signals": rungs(story).map(|(at, signal, ids)| json!({
+            "at": at,
+            "signal": signal.name(),
+            "to": ids.iter().map(|id| id.pid.number()).collect::<Vec<_>>(),
+        })).collect::<Vec<_>>(),
         "outcome": outcome,
         "abandoned": abandoned,
     })
@@ -217,7 +260,6 @@ mod tests {
     use crate::app::sample;
     use crate::model::id::BootId;
     use crate::model::outcome::MemberOutcome;
-    use crate::model::plan::Signal;
 
     fn entry(at: u64, event: Event) -> Entry {
         Entry { v: VERSION, at, boot: BootId("b".into()), sweep: 1, clock: Moment(1_000_000_000), event }
@@ -246,9 +288,16 @@ mod tests {
         let intent =
             |pid| Event::Intent { teardown: Box::new(sample::teardown(pid, "codex-broker")), by: By::Hand };
         let at = 1_773_500_966_000;
+        let signalled = |at, signal, to: &[i32]| {
+            let to = to.iter().map(|&pid| sample::process(pid)).collect();
+            entry(at, Event::Signalled { root: sample::process(10), signal, to })
+        };
         History {
             entries: vec![
                 entry(at, intent(10)),
+                signalled(at + 10, Signal::Term, &[10]),
+                signalled(at + 1_000, Signal::Term, &[11]),
+                signalled(at + 5_000, Signal::Kill, &[11]),
                 entry(at + 6_000, Event::Outcome { report: Box::new(report) }),
                 entry(at + 7_000, intent(30)),
             ],
@@ -265,9 +314,24 @@ mod tests {
         codex-broker   2026-03-14 15:09:26Z by hand
           cwd-gone           PROOF     /home/ana/w: deleted (held directory has 0 links)
           clients            no        none on /tmp/broker.sock
+          2026-03-14 15:09:26Z   TERM to 10, 11
+          2026-03-14 15:09:31Z   KILL to 11
           10 node   TERM   seen gone 2026-03-14 15:09:28Z
           11 node   TERM, KILL   seen gone 2026-03-14 15:09:32Z
         ");
+    }
+
+    #[test]
+    fn of_one_that_was_cut_short_is_told_what_was_done() {
+        let mut history = history();
+        history.entries.drain(4..);
+        let ids = vec![sample::process(10)];
+        let gone = Event::SeenGone { root: sample::process(10), ids };
+        history.entries.push(entry(1_773_500_967_000, gone));
+        let told = told(&stories(&history)[0]);
+        assert!(told.contains("2026-03-14 15:09:31Z   KILL to 11"), "{told}");
+        assert!(told.contains("2026-03-14 15:09:27Z   seen gone: 10"), "{told}");
+        assert_eq!(as_json(&stories(&history)[0])["signals"][1]["to"], json!([11]));
     }
 
     #[test]
@@ -275,7 +339,7 @@ mod tests {
         let history = history();
         let lines: Vec<String> = stories(&history).iter().map(line).collect();
         insta::assert_snapshot!(lines.join("\n"), @r"
-        2026-03-14 15:09:26Z   codex-broker   10 node broker.mjs   gone, 2 of 2 processes   its workspace was deleted
+        2026-03-14 15:09:26Z   codex-broker   10 node broker.mjs   gone, 2 of 2 processes   TERM 15:09:26Z, KILL 15:09:31Z   its workspace was deleted
         2026-03-14 15:09:33Z   codex-broker   30 node broker.mjs   begun, and its end is not written down   its workspace was deleted
         ");
     }

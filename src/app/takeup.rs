@@ -5,6 +5,7 @@ use super::journal::{Durability, Journal, history};
 use super::look::Eyes;
 use super::memory;
 use super::place::state_trouble;
+use super::report::outcome;
 use super::resume::{Course, courses};
 use super::scene::Stand;
 use super::session::Session;
@@ -30,7 +31,7 @@ pub fn take_up(
     let history = history::read(state, 0).map_err(|error| state_trouble(&error))?;
     let snapshot = eyes.table()?;
     let mut plan = Plan::default();
-    for course in courses(&history, &snapshot) {
+    for course in courses(&history, &snapshot, config) {
         match course {
             Course::Abandon { root, why } => {
                 ledger.forget(root);
@@ -62,8 +63,18 @@ pub fn take_up(
         look: Look::new(snapshot),
         verdicts: Verdicts::default(),
         fresh_marks: &|| memory::marks(state).ok(),
+        checked: None,
+        unwritten: None,
     };
-    Ok(carry_out(&plan, &mut stand))
+    let reports = carry_out(&plan, &mut stand);
+    let unwritten = stand.unwritten;
+    if !session.place.json {
+        session.out.data(&outcome::outcomes(&reports, session.out.colour));
+    }
+    match unwritten {
+        None => Ok(reports),
+        Some(why) => Err(Trouble::failed(format!("nothing more is done without a journal: {why}"))),
+    }
 }
 
 fn note(journal: &mut Journal<'_>, event: Event, eyes: &mut dyn Eyes) -> Result<(), Trouble> {

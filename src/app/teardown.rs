@@ -11,7 +11,7 @@ use crate::model::id::ProcessId;
 use crate::model::known::Known;
 use crate::model::moment::Moment;
 use crate::model::outcome::Report;
-use crate::model::plan::{Member, Plan, Teardown};
+use crate::model::plan::{Member, Plan, Signal, Teardown};
 use crate::plan::teardown::Membership;
 
 use climb::{Climb, Progress};
@@ -48,7 +48,8 @@ pub trait Scene {
     /// Lets a newborn process of a tree join, or not; see [`crate::plan::teardown::admit`].
     fn admit(&mut self, teardown: &Teardown, newborn: &Sight, came: Came) -> Admission;
 
-    /// Writes an event to the journal. Without a record of the intent there is no signal.
+    /// Writes an event to the journal. Without a record of the intent there is no signal. Where a later event cannot
+    /// be written the tree is finished all the same, and no further one is begun.
     fn record(&mut self, event: &Event<'_>) -> Result<(), String>;
 
     /// Says whether reapd itself was asked to end: no further tree is begun then, and those begun are finished.
@@ -80,6 +81,22 @@ pub enum Admission {
 pub enum Event<'a> {
     /// This tree is about to be signalled.
     Intent(&'a Teardown),
+    /// This signal went to these.
+    Signalled {
+        /// The root of their tree.
+        root: ProcessId,
+        /// Which.
+        signal: Signal,
+        /// To whom; those that were refused it or were gone are not among them.
+        to: &'a [ProcessId],
+    },
+    /// These were seen gone.
+    SeenGone {
+        /// The root of their tree.
+        root: ProcessId,
+        /// Who.
+        ids: &'a [ProcessId],
+    },
     /// This came of it.
     Outcome(&'a Report),
 }
@@ -94,24 +111,28 @@ pub enum Interrupt {
 }
 
 /// Carries out a plan and returns what came of each tree, in the plan's order.
+///
+/// All are held before the first is judged once more. Then each round begins one tree, whose first signal follows its
+/// re-check at once, and gives a turn to those that were begun before.
 pub fn carry_out<S: Scene>(plan: &Plan, scene: &mut S) -> Vec<Report> {
     let mut adopters = Adopters::default();
-    let mut climbs: Vec<Climb<'_>> = Vec::new();
-    for teardown in &plan.teardowns {
-        let mut climb = match scene.interrupt() {
-            Interrupt::GoOn => Climb::begin(teardown, scene),
-            Interrupt::Finish => Climb::stand_down(teardown, "reapd was asked to end", scene.now()),
-        };
-        // The first signal follows its re-check at once: each re-check is a whole look, and after those of all the
-        // other trees this one would be about the past.
-        let _ = climb.step(scene, &mut adopters);
-        climbs.push(climb);
-    }
+    let mut climbs: Vec<Climb<'_>> =
+        plan.teardowns.iter().map(|teardown| Climb::hold(teardown, scene)).collect();
+    let mut begun = 0;
     loop {
         let mut wake: Option<Moment> = None;
         let mut busy = Busy::No;
+        let obstacle = obstacle(&climbs, scene);
+        if let Some(climb) = climbs.get_mut(begun) {
+            match obstacle {
+                None => climb.begin(scene),
+                Some(why) => climb.stand_down(&why, scene.now()),
+            }
+            begun += 1;
+            busy = Busy::Yes;
+        }
         let mut scan = None;
-        for (at, climb) in climbs.iter_mut().enumerate() {
+        for (at, climb) in climbs.iter_mut().take(begun).enumerate() {
             match turn(climb, scene, &mut adopters) {
                 Progress::Again => busy = Busy::Yes,
                 Progress::Wait(until) => wake = Some(wake.map_or(until, |wake| wake.min(until))),
@@ -132,6 +153,15 @@ pub fn carry_out<S: Scene>(plan: &Plan, scene: &mut S) -> Vec<Report> {
         watch(&mut climbs, scene, until);
     }
     climbs.into_iter().map(Climb::into_report).collect()
+}
+
+/// Says why no further tree may be begun.
+fn obstacle<S: Scene>(climbs: &[Climb<'_>], scene: &mut S) -> Option<String> {
+    if scene.interrupt() == Interrupt::Finish {
+        return Some("reapd was asked to end".to_owned());
+    }
+    let why = climbs.iter().find_map(Climb::unwritten)?;
+    Some(format!("the journal cannot be written any more: {why}"))
 }
 
 #[derive(Debug, Clone, Copy)]

@@ -134,7 +134,7 @@ fn decide(case: &Case<'_>, mut judgement: Judgement) -> Result<Assessment, Vec<Q
             _ => Verdict::Alive,
         };
         judgement.because.clone_from(&veto.why);
-        judgement.lookalike = Some(Lookalike::Adopted);
+        judgement.lookalike = Some(Lookalike::Vetoed(veto.rule.clone()));
         return done(judgement, lasting);
     }
     for (at, line) in case.policy.spare_when.iter().enumerate() {
@@ -142,11 +142,12 @@ fn decide(case: &Case<'_>, mut judgement: Judgement) -> Result<Assessment, Vec<Q
         lasting.extend(weighed.lasting);
         let says = weighed.finding.says;
         let why = last_why(&weighed.finding);
+        let rule = weighed.finding.evidence.last().map(|seen| seen.rule.clone()).unwrap_or_default();
         judgement.lines.push(weighed.finding);
         if says != Says::No {
             judgement.verdict = if says == Says::Yes { Verdict::Alive } else { Verdict::Unknown };
             judgement.because = why;
-            judgement.lookalike = Some(Lookalike::Adopted);
+            judgement.lookalike = Some(Lookalike::Vetoed(rule));
             return done(judgement, lasting);
         }
     }
@@ -164,6 +165,11 @@ fn decide(case: &Case<'_>, mut judgement: Judgement) -> Result<Assessment, Vec<Q
         judgement.because = format!("{}, but it is younger than {}s", judgement.because, floor.as_secs());
         return done(judgement, lasting);
     }
+    if let Some(unknown) = unidentified(case, &judgement) {
+        judgement.verdict = Verdict::Unknown;
+        judgement.because = format!("{}, but who it is cannot be told ({unknown})", judgement.because);
+        return done(judgement, lasting);
+    }
     if case.policy.mode == Mode::Report {
         judgement.lookalike = Some(Lookalike::ReportOnly);
     }
@@ -174,6 +180,19 @@ fn decide(case: &Case<'_>, mut judgement: Judgement) -> Result<Assessment, Vec<Q
         Verdict::Suspect { since: suspicion.since, looks: suspicion.looks }
     };
     Ok(Assessment { judgement, suspicion: Some(suspicion), lasting })
+}
+
+/// Returns why a root could not be told from another process with its number: the strict identity of a signal needs
+/// its user and its executable, and without them no look could ever confirm it (CASES C07).
+fn unidentified(case: &Case<'_>, judgement: &Judgement) -> Option<Unknown> {
+    match &judgement.identity {
+        Err(unknown) => Some(unknown.clone()),
+        Ok(identity) if identity.exe.is_some() => None,
+        Ok(_) => match case.facts(case.root.id) {
+            Ok(Facts { exe: Err(unknown), .. }) => Some(unknown.clone()),
+            Ok(_) | Err(_) => Some(Unknown::new(Reason::NotAsked, "its executable")),
+        },
+    }
 }
 
 /// Counts this look onto the unbroken row of looks at which the same line held for the same process. Looks that are
@@ -196,18 +215,17 @@ fn confirm(case: &Case<'_>, judgement: &Judgement, line: usize) -> Suspicion {
     }
 }
 
-/// Returns the proofs' reasons, or all where there is no proof.
+/// Returns the proofs' reasons, or all where there is no proof; what one says already, another does not repeat.
 fn reasons(evidence: &[Evidence]) -> String {
-    let proofs: Vec<&str> = evidence
-        .iter()
-        .filter(|seen| seen.strength == Strength::Proof)
-        .map(|seen| seen.why.as_str())
-        .collect();
-    if proofs.is_empty() {
-        evidence.iter().map(|seen| seen.why.as_str()).collect::<Vec<_>>().join(", ")
-    } else {
-        proofs.join(", ")
+    let has_proof = evidence.iter().any(|seen| seen.strength == Strength::Proof);
+    let mut reasons: Vec<&str> = Vec::new();
+    for seen in evidence.iter().filter(|seen| !has_proof || seen.strength == Strength::Proof) {
+        if !reasons.iter().any(|said| said.contains(&seen.why)) {
+            reasons.retain(|said| !seen.why.contains(said));
+            reasons.push(&seen.why);
+        }
     }
+    reasons.join(", ")
 }
 
 fn last_why(line: &LineFinding) -> String {

@@ -19,7 +19,7 @@ use crate::model::moment::Moment;
 use crate::model::question::{ChannelKind, Family, FarEnd, Peer, Question};
 use crate::model::rule::Strength;
 use crate::model::table::{Kernel, State};
-use crate::model::verdict::{Judgement, LineList, Mode, Verdict};
+use crate::model::verdict::{Judgement, LineList, Lookalike, Mode, Verdict};
 
 use super::ledger::{Begun, Rearm};
 use super::rules::support::{ROOT, Scene, config, connection, id, listener, pipe, plain};
@@ -68,6 +68,7 @@ fn kept_by(veto: &str, says: Says, scene: &Scene) {
         Says::Yes | Says::No => Verdict::Alive,
     };
     assert_eq!(judgement.verdict, expected);
+    assert_eq!(judgement.lookalike, Some(Lookalike::Vetoed(veto.to_owned())));
 }
 
 fn refused<T>() -> Result<T, Unknown> {
@@ -363,6 +364,20 @@ fn two_looks_far_enough_apart_confirm() {
     assert!(!is_orphaned(&at(&[0, 4, 9], &scene)), "close ones count once");
     assert!(is_orphaned(&at(&[0, 4, 10], &scene)));
     assert!(is_orphaned(&at(&[0, 10, 11], &scene)), "the re-check right before the signal");
+}
+
+#[test]
+fn who_cannot_be_told_from_a_successor_is_unknown_and_never_suspect_c07() {
+    let scene = Scene::orphan().facts(ROOT, |facts| facts.exe = refused());
+    let judgement = one(&scene, &greedy());
+    assert_eq!((&judgement.verdict, &judgement.lookalike), (&Verdict::Unknown, &None));
+    assert!(
+        judgement.because.ends_with("but who it is cannot be told (it: the kernel refused)"),
+        "{}",
+        judgement.because
+    );
+    assert_eq!(at(&[0, 10, 20], &scene), Verdict::Unknown);
+    assert!(is_orphaned(&at(&[0, 10, 20], &Scene::orphan())), "the twin with an executable is confirmed");
 }
 
 #[test]

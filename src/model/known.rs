@@ -51,6 +51,8 @@ pub enum Reason {
     Starved,
     /// Nobody asked.
     NotAsked,
+    /// It could be seen earlier only, and reapd did not see it then.
+    NoRecord,
     /// Any other error, with its number from errno(3).
     Failed(i32),
 }
@@ -67,6 +69,7 @@ impl fmt::Display for Reason {
             Reason::Unsupported => f.write_str("not to be had on this system"),
             Reason::Starved => f.write_str("reapd itself ran short of descriptors or memory"),
             Reason::NotAsked => f.write_str("not asked"),
+            Reason::NoRecord => f.write_str("nothing was recorded of it"),
             Reason::Failed(errno) => write!(f, "error {errno}"),
         }
     }

@@ -104,6 +104,8 @@ pub enum Lookalike {
     ReportOnly,
     /// It was adopted by a reaper, and no proof came of it.
     Adopted,
+    /// A line of `reap-when` holds, and this veto, or this rule of a `spare-when` line, keeps it.
+    Vetoed(String),
 }
 
 /// What may be done with what is found.

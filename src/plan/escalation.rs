@@ -160,6 +160,14 @@ impl Escalation {
         }
     }
 
+    /// Counts the time from now on: the members may have been held for a while before the first signal.
+    pub fn begin(&mut self, now: Moment) {
+        self.began = now;
+        self.last_poll = now;
+        self.rung_began = now;
+        self.next_walk = now.plus(self.pause);
+    }
+
     /// Returns what is to be done now. What it says to signal counts as sent; tell what came of it.
     pub fn poll(&mut self, now: Moment) -> Step {
         self.forgive(now);

@@ -378,7 +378,7 @@ impl<'a> Walk<'a> {
             Some(Lookalike::HeldBy(holder)) if !self.joined.contains_key(holder) => return true,
             // It was left behind by who started it and is held, read or reached all the same: by whom, nobody asked.
             // What only hung on this tree is proven by itself at a later sweep.
-            Some(Lookalike::Adopted | Lookalike::StdinEnded) => return true,
+            Some(Lookalike::Adopted | Lookalike::StdinEnded | Lookalike::Vetoed(_)) => return true,
             Some(Lookalike::HeldBy(_) | Lookalike::ReportOnly) | None => {}
         }
         let vetoed = other.vetoes.iter().any(|veto| veto.says != Says::No);

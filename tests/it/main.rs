@@ -8,6 +8,10 @@ mod channels;
 mod cli;
 mod config;
 #[cfg(target_os = "linux")]
+mod crash;
+#[cfg(target_os = "linux")]
+mod desk;
+#[cfg(target_os = "linux")]
 mod observe;
 #[cfg(target_os = "linux")]
 mod planted;

@@ -2,45 +2,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
 
+use crate::desk::{Desk, text};
 use crate::planted::{Planted, wait_for};
-
-/// A home of its own with a configuration that admits nothing but what this test planted.
-struct Desk {
-    planted: Planted,
-}
-
-impl Desk {
-    fn new() -> Desk {
-        let planted = Planted::new();
-        let home = planted.path("home");
-        fs::create_dir_all(home.join(".config/reapd")).unwrap();
-        fs::create_dir_all(planted.path("run")).unwrap();
-        fs::write(home.join(".config/reapd/config.toml"), planted.config()).unwrap();
-        Desk { planted }
-    }
-
-    /// Runs reapd in a session of its own, since nothing in its session is ever touched.
-    fn reapd(&self, arguments: &[&str]) -> Output {
-        Command::new("setsid")
-            .arg("--wait")
-            .arg(env!("CARGO_BIN_EXE_reapd"))
-            .args(arguments)
-            .args(["--config", self.planted.path("home/.config/reapd/config.toml").to_str().unwrap()])
-            .args(["--state-dir", self.planted.path("state").to_str().unwrap()])
-            .env_clear()
-            .env("PATH", std::env::var_os("PATH").unwrap())
-            .env("HOME", self.planted.path("home"))
-            .env("XDG_RUNTIME_DIR", self.planted.path("run"))
-            .output()
-            .unwrap()
-    }
-}
-
-fn text(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
-}
 
 fn shapes() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/shapes")

@@ -27,10 +27,11 @@ fn a_tree_goes_whole_with_setsid_escapees_and_double_forks_c02_c03() {
     until("the middle to go", || look::row(orphan).is_some_and(|row| row.ppid == tree::adopter().number()));
     let report = stage.run();
     assert_eq!(report.closure, Closure::Gone, "{report:#?}");
-    assert_eq!(
-        stage.journal.unwrap(),
-        [format!("intent {}", tree.root), format!("outcome {} Gone", tree.root)]
-    );
+    let journal = stage.journal.unwrap();
+    assert_eq!(journal.first(), Some(&format!("intent {}", tree.root)));
+    assert_eq!(journal.get(1), Some(&format!("TERM {0} {0}", tree.root)), "the root has a head start");
+    assert!(journal.iter().any(|line| line.starts_with(&format!("gone {0} {0}", tree.root))), "{journal:#?}");
+    assert_eq!(journal.last(), Some(&format!("outcome {} Gone", tree.root)));
     // The one that left the session *and* its parent shares nothing any more that proves it of the tree.
     let escaped = [tree.find_by_argument("1003"), tree.find_by_argument("1004")];
     assert!(tree.alive().iter().all(|pid| escaped.contains(pid) || look::row(*pid).unwrap().name() == b"sh"));
@@ -92,6 +93,23 @@ fn a_recheck_that_fails_or_a_journal_that_cannot_be_written_stops_every_signal_s
     assert!(report.stood_down.unwrap().contains("no space left"));
     assert!(report.members.iter().all(|member| member.signals.is_empty()));
     assert!(is_alive(tree.root));
+}
+
+#[test]
+fn a_disk_that_fills_up_in_the_middle_ends_what_was_begun_and_begins_nothing_s8() {
+    let first = Tree::plant("sleep 1000 & exec sleep 1001");
+    let second = tree::start(&first.nonce, "exec sleep 1002", &[]);
+    for argument in ["1000", "1001", "1002"] {
+        first.find_by_argument(argument);
+    }
+    let mut stage = Stage::new(&first.nonce, &[first.root, second], &QUICK);
+    stage.room = 1;
+    let plan = stage.plan();
+    let reports = stage.carry_out(&plan);
+    assert_eq!(reports[0].closure, Closure::Gone, "{reports:#?}");
+    assert_eq!(reports[1].closure, Closure::Untouched, "{reports:#?}");
+    assert!(reports[1].stood_down.as_ref().unwrap().contains("no space left"));
+    assert_eq!(first.alive(), [second].into());
 }
 
 #[test]

@@ -32,6 +32,16 @@ pub struct Journal<'a> {
     settings: JournalSettings,
     boot: BootId,
     sweep: u64,
+    end: End,
+}
+
+/// How the file ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// With a whole line.
+    Whole,
+    /// With part of one, since a write failed (a full disk).
+    Torn,
 }
 
 /// Whether a line must have reached the disk before we go on.
@@ -66,7 +76,7 @@ impl<'a> Journal<'a> {
         now: Clocks,
     ) -> Result<Journal<'a>, JournalError> {
         let file = whole_lines(state.append(CURRENT)?).map_err(JournalError::Write)?;
-        Ok(Journal { state, file, settings, boot: boot.clone(), sweep: now.wall })
+        Ok(Journal { state, file, settings, boot: boot.clone(), sweep: now.wall, end: End::Whole })
     }
 
     /// Writes one event.
@@ -81,8 +91,14 @@ impl<'a> Journal<'a> {
         };
         let mut line = legible(&entry, self.settings.arguments)?.to_string();
         line.push('\n');
+        if self.end == End::Torn {
+            // Or the torn line would take this one with it.
+            line.insert(0, '\n');
+        }
+        self.end = End::Torn;
         // One write, so that lines of two processes never mix (O_APPEND) and a crash tears the last line at most.
         self.file.write_all(line.as_bytes()).map_err(JournalError::Write)?;
+        self.end = End::Whole;
         match durability {
             Durability::Synced => self.file.sync_data().map_err(JournalError::Write),
             Durability::Handed => Ok(()),
@@ -160,6 +176,21 @@ mod tests {
         assert_eq!(history.entries.len(), 2);
         assert_eq!(history.skipped, 1);
         assert_eq!(history.entries[0].event, intent(10));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_write_that_fails_takes_no_later_line_with_it_s8() {
+        let (_base, state) = state();
+        let mut journal = Journal::open(&state, USUAL, &BootId("b".into()), clocks(1)).unwrap();
+        let file = journal.file.try_clone().unwrap();
+        journal.file = File::options().write(true).open("/dev/full").unwrap();
+        assert!(journal.note(intent(10), clocks(1), Durability::Handed).is_err());
+        state.append(CURRENT).unwrap().write_all(b"{\"v\":1,\"at\":2,\"boo").unwrap();
+        journal.file = file;
+        journal.note(intent(20), clocks(3), Durability::Handed).unwrap();
+        let history = history::read(&state, 0).unwrap();
+        assert_eq!((history.entries.len(), history.skipped), (1, 1));
     }
 
     #[test]

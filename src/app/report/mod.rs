@@ -89,7 +89,7 @@ pub struct KeepGroup<'a> {
 }
 
 /// Why something that may look leaked is kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kept {
     /// A live process holds their stdin.
     Held,
@@ -99,6 +99,8 @@ pub enum Kept {
     Adopted,
     /// Proven or not, their policy only reports.
     ReportOnly,
+    /// Ownerless, but for this veto or this rule of a `spare-when` line.
+    Vetoed(String),
     /// Not for long enough yet.
     NotYet,
 }
@@ -163,6 +165,7 @@ impl<'a> Seen<'a> {
                         Lookalike::StdinEnded => Kept::StdinEnded,
                         Lookalike::Adopted => Kept::Adopted,
                         Lookalike::ReportOnly => Kept::ReportOnly,
+                        Lookalike::Vetoed(veto) => Kept::Vetoed(veto.clone()),
                     };
                     keep.entry((&judgement.policy, why)).or_default().push(judgement);
                 }

@@ -63,6 +63,9 @@ impl Screen<'_> {
             (false, Stage::FirstLook | Stage::Confirmed) => ".",
         };
         self.line(&format!("Looked at {whose} in {}{end}", span(seen.took)));
+        if seen.config.mode == Mode::Report {
+            self.line("The configuration says mode = \"report\": nothing is reaped, by hand neither.");
+        }
         let waived = seen.without_proof();
         if !waived.is_empty() {
             let names = waived.join(", ");
@@ -171,7 +174,8 @@ impl Screen<'_> {
     }
 
     fn kept(&self, group: &KeepGroup<'_>) -> String {
-        match group.why {
+        match &group.why {
+            Kept::Vetoed(veto) => vetoed(veto),
             Kept::Held => "a live process holds their stdin:".to_owned(),
             Kept::StdinEnded => {
                 "their stdin ended, but they can still be reached or are still read: a sign, not a proof"
@@ -179,7 +183,7 @@ impl Screen<'_> {
             }
             Kept::Adopted => "their parent is gone, and nothing proves that nobody uses them".to_owned(),
             Kept::ReportOnly if self.seen.config.mode == Mode::Report => {
-                "proven; the configuration says mode = \"report\", so runs with --once only tell".to_owned()
+                "proven; the configuration says mode = \"report\", so they are only reported".to_owned()
             }
             Kept::ReportOnly => {
                 format!(
@@ -271,10 +275,28 @@ impl Screen<'_> {
     }
 }
 
+/// Returns what keeps trees that would go but for a veto, or for a rule of a `spare-when` line.
+fn vetoed(veto: &str) -> String {
+    let words = match veto {
+        "clients" => "in use: a client is connected",
+        "stopped" => "stopped: somebody means to go on with them",
+        "traced" => "a debugger holds them",
+        "frozen" => "frozen: somebody paused them",
+        "kept" => "you marked them to be kept",
+        "unit" => "a service manager runs them",
+        "terminal-master" => "in use: other programs run in a terminal of theirs",
+        "foreign" => "they live in a container or a sandbox",
+        rule => return format!("their policy spares them (spare-when: {})", legible::text(rule)),
+    };
+    words.to_owned()
+}
+
 /// Returns why a proven tree waits, and what makes it go on.
 pub fn wait(why: &Wait) -> String {
     match why {
-        Wait::ReportOnly => "its policy only reports".to_owned(),
+        Wait::ReportOnly => {
+            "only reported: its policy, or the whole configuration, says mode = \"report\"".to_owned()
+        }
         Wait::Pace => "more than trees-per-sweep at once; the next sweep takes them".to_owned(),
         Wait::SameCause(cause) => {
             let cause = self::cause(cause);
@@ -416,6 +438,8 @@ mod tests {
         }
         world.stays(90, Verdict::Alive, Some(Lookalike::HeldBy(sample::process(883))));
         world.stays(91, Verdict::Alive, Some(Lookalike::Adopted));
+        world.stays(94, Verdict::Alive, Some(Lookalike::Vetoed("clients".into())));
+        world.stays(96, Verdict::Alive, Some(Lookalike::Vetoed("idle".into())));
         world.stays(92, Verdict::Alive, None);
         world.stays(93, Verdict::Suspect { since: crate::model::moment::Moment(1), looks: 1 }, None);
         world.stays(7_711, Verdict::Unknown, None);
@@ -443,12 +467,14 @@ mod tests {
         HELD BACK        1 proven tree
           x   1   too many verdicts hang on one thing, /mnt/nfs/ana. When that is all right:   reapd release /mnt/nfs/ana
 
-        WOULD KEEP       6 trees that may look leaked
+        WOULD KEEP       8 trees that may look leaked
           mcp-server   4   a live process holds their stdin:
                              codex app-server 5120   3
                              claude 883              1
                            From outside nobody can tell a forgotten one from an idle one. Ending 5120 frees 3.
           mcp-server   1   their parent is gone, and nothing proves that nobody uses them
+          mcp-server   1   in use: a client is connected
+          mcp-server   1   their policy spares them (spare-when: idle)
           mcp-server   1   proven, but not for long enough yet (at least 60 s old, seen 2 times)
 
         COULD NOT TELL   1 tree   kept
@@ -470,6 +496,20 @@ mod tests {
         let screen = world.screen(Stage::Confirmed, Detail::All);
         assert!(screen.contains("40000") && !screen.contains("more"), "{screen}");
         assert!(screen.contains("REAPING"), "{screen}");
+    }
+
+    #[test]
+    fn with_mode_report_the_screen_says_why_nothing_is_reaped() {
+        let mut world = World::new();
+        world.config.mode = Mode::Report;
+        world.plan.waiting.push(Waiting { judgement: sample::judgement(95, "x"), why: Wait::ReportOnly });
+        insta::assert_snapshot!(world.screen(Stage::FirstLook, Detail::Some), @r#"
+        Looked at 0 processes in 41 ms: nothing to reap.
+        The configuration says mode = "report": nothing is reaped, by hand neither.
+
+        WOULD KEEP       1 tree that may look leaked
+          x   1   proven; the configuration says mode = "report", so they are only reported
+        "#);
     }
 
     #[test]

@@ -44,6 +44,10 @@ pub(super) struct Climb<'a> {
     /// Whether who is killed last must be chosen anew.
     anchors: Anchors,
     pub(super) outcomes: BTreeMap<ProcessId, MemberOutcome>,
+    /// Who was seen gone since that was last written down.
+    unsaid: Vec<ProcessId>,
+    /// Why something that was done could not be written down.
+    unwritten: Option<String>,
     stood_down: Option<String>,
     span: (Moment, Moment),
     over: Option<Closure>,
@@ -65,12 +69,11 @@ enum Anchors {
 }
 
 impl<'a> Climb<'a> {
-    /// Holds every member, judges the tree once more, and writes down the intent; the first signal is the first step.
-    pub(super) fn begin<S: Scene>(teardown: &'a Teardown, scene: &mut S) -> Climb<'a> {
+    /// Holds every member, and does nothing yet.
+    pub(super) fn hold<S: Scene>(teardown: &'a Teardown, scene: &mut S) -> Climb<'a> {
         let now = scene.now();
         let mut climb = Climb::new(teardown, now);
         climb.reapers = scene.adopters(teardown);
-        let root = teardown.judgement.root;
         for member in &teardown.members {
             match Held::hold(&member.identity) {
                 Ok(held) => climb.take(member, held),
@@ -79,23 +82,37 @@ impl<'a> Climb<'a> {
                 }
             }
         }
-        climb.drop_strangers();
-        if !climb.held.contains_key(&root) {
-            // What was judged is not there any more, so nothing is proven of what it left.
-            climb.end_untouched("its root went, or changed, before the first signal", now);
-        } else if let Err(why) = scene.recheck(teardown) {
-            climb.end_untouched(&why, now);
-        } else if let Err(why) = scene.record(&Event::Intent(teardown)) {
-            climb.end_untouched(&format!("its intent could not be written down: {why}"), now);
-        }
         climb
     }
 
-    /// Returns a tree that is left alone.
-    pub(super) fn stand_down(teardown: &'a Teardown, why: &str, now: Moment) -> Climb<'a> {
-        let mut climb = Climb::new(teardown, now);
-        climb.end_untouched(why, now);
-        climb
+    /// Judges the tree once more and writes down the intent; the first signal is the first step.
+    pub(super) fn begin<S: Scene>(&mut self, scene: &mut S) {
+        let now = scene.now();
+        self.span = (now, now);
+        self.drop_strangers();
+        if !self.held.contains_key(&self.teardown.judgement.root) {
+            // What was judged is not there any more, so nothing is proven of what it left.
+            self.end_untouched("its root went, or changed, before the first signal", now);
+        } else if let Err(why) = scene.recheck(self.teardown) {
+            self.end_untouched(&why, scene.now());
+        } else if let Err(why) = scene.record(&Event::Intent(self.teardown)) {
+            self.end_untouched(&format!("its intent could not be written down: {why}"), scene.now());
+            self.unwritten = Some(why);
+        } else {
+            // The time to go is counted from the first signal, and not from when the members were held.
+            self.machine.begin(scene.now());
+        }
+    }
+
+    /// Leaves alone a tree that was not begun.
+    pub(super) fn stand_down(&mut self, why: &str, now: Moment) {
+        self.span = (now, now);
+        self.end_untouched(why, now);
+    }
+
+    /// Returns why something that was done could not be written down.
+    pub(super) fn unwritten(&self) -> Option<&str> {
+        self.unwritten.as_deref()
     }
 
     fn new(teardown: &'a Teardown, now: Moment) -> Climb<'a> {
@@ -110,6 +127,8 @@ impl<'a> Climb<'a> {
             reapers: Vec::new(),
             anchors: Anchors::Stale,
             outcomes: BTreeMap::new(),
+            unsaid: Vec::new(),
+            unwritten: None,
             stood_down: None,
             span: (now, now),
             over: None,
@@ -121,6 +140,7 @@ impl<'a> Climb<'a> {
         if self.over.is_some() {
             return Progress::Over;
         }
+        self.write_gone(scene);
         if self.machine.is_killing() && self.anchors == Anchors::Stale {
             self.machine.hold_back(self.newest_of_each_session());
             self.anchors = Anchors::Chosen;
@@ -128,8 +148,11 @@ impl<'a> Climb<'a> {
         let now = scene.now();
         match self.machine.poll(now) {
             Step::Signal { signal, to } => {
-                for id in to {
-                    self.signal(id, signal, scene);
+                let sent: Vec<ProcessId> =
+                    to.into_iter().filter(|id| self.signal(*id, signal, scene) == Sent::Yes).collect();
+                if !sent.is_empty() {
+                    let root = self.teardown.judgement.root;
+                    self.write(&Event::Signalled { root, signal, to: &sent }, scene);
                 }
                 Progress::Again
             }
@@ -171,6 +194,7 @@ impl<'a> Climb<'a> {
             self.anchors = Anchors::Stale;
         }
         self.held.remove(&id);
+        self.unsaid.push(id);
         if let Some(outcome) = self.outcomes.get_mut(&id) {
             outcome.outcome =
                 outcome.signals.last().map_or(Outcome::AlreadyGone, |last| Outcome::Exited(*last));
@@ -351,9 +375,32 @@ impl<'a> Climb<'a> {
             closure: self.over.unwrap_or(Closure::Untouched),
             span: self.span,
         };
-        // What was done cannot be undone: a record that fails is reported all the same, by the report itself.
-        let _ = scene.record(&Event::Outcome(&report));
+        self.write(&Event::Outcome(&report), scene);
     }
+
+    /// Writes down who was seen gone: after a crash only a root that is on record as gone lets its members be ended
+    /// (REDTEAM F12).
+    fn write_gone<S: Scene>(&mut self, scene: &mut S) {
+        if self.unsaid.is_empty() {
+            return;
+        }
+        let ids = std::mem::take(&mut self.unsaid);
+        self.write(&Event::SeenGone { root: self.teardown.judgement.root, ids: &ids }, scene);
+    }
+
+    /// Writes down what was done. It cannot be undone, so a record that fails ends nothing but what was not begun.
+    fn write<S: Scene>(&mut self, event: &Event<'_>, scene: &mut S) {
+        if let Err(why) = scene.record(event) {
+            self.unwritten.get_or_insert(why);
+        }
+    }
+}
+
+/// Whether a signal went out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sent {
+    Yes,
+    No,
 }
 
 fn describe(state: State) -> &'static str {

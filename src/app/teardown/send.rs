@@ -8,20 +8,24 @@ use crate::model::outcome::Outcome;
 use crate::model::plan::Signal;
 use crate::plan::escalation::Refusal;
 
-use super::climb::Climb;
+use super::climb::{Climb, Sent};
 use super::{Admission, Came, Scene};
 
 impl Climb<'_> {
-    pub(super) fn signal<S: Scene>(&mut self, id: ProcessId, signal: Signal, scene: &mut S) {
+    /// Sends a signal, if the member is surely still who it was, and says whether it went out.
+    pub(super) fn signal<S: Scene>(&mut self, id: ProcessId, signal: Signal, scene: &mut S) -> Sent {
         let Some(mut held) = self.held.get(&id) else {
             self.machine.refused(id, Refusal::Denied);
-            return;
+            return Sent::No;
         };
         let mut sent = held.signal(signal);
         if matches!(sent, Err(SignalError::IdentityChanged)) && self.was_about_to_exec(id) {
             match self.held_anew(id, scene) {
                 Some(again) => held = self.held.entry(id).insert_entry(again).into_mut(),
-                None => return self.refuse(id, Outcome::IdentityChanged, Refusal::IdentityChanged),
+                None => {
+                    self.refuse(id, Outcome::IdentityChanged, Refusal::IdentityChanged);
+                    return Sent::No;
+                }
             }
             sent = held.signal(signal);
         }
@@ -37,6 +41,7 @@ impl Climb<'_> {
             | Signal::Term
             | Signal::Kill => Vec::new(),
         };
+        let was_sent = if sent.is_ok() { Sent::Yes } else { Sent::No };
         match sent {
             Ok(()) => {
                 if let Some(outcome) = self.outcomes.get_mut(&id) {
@@ -57,6 +62,7 @@ impl Climb<'_> {
             }
         }
         self.consider_children(id, &children, scene);
+        was_sent
     }
 
     /// Says whether a member was surely or likely seen between fork(2) and execve(2) (CASES C26): it was born during

@@ -185,8 +185,8 @@ fn remembered(case: &Case<'_>, path: &BStr, recorded: Option<(FileId, FileId)>) 
         PathAnswer::Absent { parent } => parent,
     };
     let Some((directory, above)) = recorded else {
-        let what = format!("what was at {}, which was never seen while it was there", escape(path));
-        return Err(Unknown::new(Reason::NotAsked, what).into());
+        let what = format!("what was at {} while it was there", escape(path));
+        return Err(Unknown::new(Reason::NoRecord, what).into());
     };
     let untold =
         |why: &str| Unknown::new(Reason::Untrusted, format!("what became of {}: {why}", escape(path)));
@@ -306,7 +306,7 @@ mod tests {
     #[test]
     fn a_directory_that_was_moved_is_kept_b33_f8() {
         let moved = elsewhere().stands_in("/wt/b", Ok(Fate::Linked));
-        check(&moved, &Says::Unknown("never seen while it was there"));
+        check(&moved, &Says::Unknown("while it was there"));
         check_recorded(&moved, file(8, 700), file(8, 600), &Says::No("/wt/a was moved to /wt/b"));
         // Another agent made the old path anew.
         check(&moved.clone().path("/wt/a", present()), &Says::No("/wt/a is there"));
@@ -358,7 +358,7 @@ mod tests {
         let away = PathAnswer::ParentAbsent { nearest: parent("/").into() };
         check(&lazy.clone().path("/mnt/proj", away), &Says::Unknown("gone with all above it"));
         let beneath = PathAnswer::Absent { parent: parent("/mnt").into() };
-        check(&lazy.path("/mnt/proj", beneath), &Says::Unknown("never seen"));
+        check(&lazy.path("/mnt/proj", beneath), &Says::Unknown("while it was there"));
         check_recorded(&elsewhere(), file(9, 5), file(9, 2), &Says::Unknown("is another one now"));
         // The mount point was removed with the mount: the directory above it is as recorded.
         check_recorded(
@@ -401,13 +401,13 @@ mod tests {
     fn a_name_that_ends_like_the_mark_is_a_name() {
         // Fact 3: "a (deleted)" is linked, and is not "a".
         let scene = elsewhere().stands_in("/wt/a (deleted)", Ok(Fate::Linked));
-        check(&scene, &Says::Unknown("never seen"));
+        check(&scene, &Says::Unknown("while it was there"));
         check_below(&scene, "/wt", &Says::No("is there"));
     }
 
     #[test]
     fn a_sibling_with_the_same_prefix_is_another_b31() {
-        check(&deleted().stands_in("/wt/a-b", Ok(Fate::Deleted)), &Says::Unknown("never seen"));
+        check(&deleted().stands_in("/wt/a-b", Ok(Fate::Deleted)), &Says::Unknown("while it was there"));
         check_below(
             &deleted().stands_in("/wt-2/a", Ok(Fate::Deleted)),
             "/wt",
@@ -420,14 +420,14 @@ mod tests {
     #[test]
     fn another_spelling_is_not_the_held_one_b29() {
         let link = deleted().capture("workspace", "/link/a").path("/link/a", absent());
-        check(&link, &Says::Unknown("never seen"));
+        check(&link, &Says::Unknown("while it was there"));
     }
 
     #[test]
     fn a_record_counts_only_with_the_very_parent_f8() {
         check_recorded(&elsewhere(), file(8, 9), file(8, 600), &Says::Yes("its workspace was deleted"));
         check_recorded(&elsewhere(), file(8, 9), file(8, 601), &Says::Unknown("is another one now"));
-        check(&elsewhere(), &Says::Unknown("never seen"));
+        check(&elsewhere(), &Says::Unknown("while it was there"));
         let above = PathAnswer::ParentAbsent { nearest: parent("/").into() };
         let scene = elsewhere().path("/wt/a", above);
         check_recorded(&scene, file(8, 9), file(8, 600), &Says::Unknown("gone with all above it"));
@@ -441,7 +441,7 @@ mod tests {
             vec![listener(Family::Tcp, "127.0.0.1:9222")],
             vec![connection(Family::Tcp, "127.0.0.1:9222", Peer::Remote("127.0.0.1:999".into()))],
         );
-        check(&driven, &Says::Unknown("never seen"));
+        check(&driven, &Says::Unknown("while it was there"));
         check_recorded(&driven, file(8, 9), file(8, 600), &Says::No("a client is connected"));
     }
 

@@ -133,8 +133,8 @@ fn owner_gone(case: &Case<'_>, pid: Pid, memory: Memory) -> Found<Finding> {
     match stdin.holds {
         Holds::Yes => Ok(Finding::yes(format!("its owner, process {pid}, is gone, and {}", stdin.why))),
         Holds::No => {
-            let what = format!("who process {pid} was, which was never seen alive; {}", stdin.why);
-            Err(Unknown::new(Reason::NotAsked, what).into())
+            let what = format!("who process {pid} was while it lived ({})", stdin.why);
+            Err(Unknown::new(Reason::NoRecord, what).into())
         }
     }
 }
@@ -144,8 +144,8 @@ fn spawner_gone(case: &Case<'_>, memory: Memory) -> Found<Finding> {
         return Ok(Finding::no(why));
     }
     let Some(spawner) = memory.spawner else {
-        let what = "who started it, which was never seen under a living parent";
-        return Err(Unknown::new(Reason::NotAsked, what).into());
+        let what = "who started it, before it was left to a reaper";
+        return Err(Unknown::new(Reason::NoRecord, what).into());
     };
     // Another start under the same number is another process: the table looks it up by both.
     match case.look.snapshot.table.get(spawner) {
@@ -219,11 +219,11 @@ mod tests {
     fn a_bare_number_that_was_never_seen_alive_is_unknown_f10() {
         let held = orphan().fd(ROOT, 0, pipe(FarEnd::Held)).fd(ROOT, 1, pipe(FarEnd::Held));
         let held = held.held_by(ROOT, 0, &[60]).held_by(ROOT, 1, &[60]).process(60, 1);
-        check(&held, UNSEEN, &Says::Unknown("never seen alive"));
+        check(&held, UNSEEN, &Says::Unknown("while it lived"));
         check(&stdin_gone(orphan()), UNSEEN, &Says::Yes("its owner, process 30, is gone, and nobody holds"));
         // A spawner with another number says nothing of this one.
         let other = Memory { owner: None, spawner: Some(id(31)) };
-        check(&held, other, &Says::Unknown("never seen alive"));
+        check(&held, other, &Says::Unknown("while it lived"));
         let question = Question::Channel { of: id(ROOT), fd: 0 };
         check(&orphan().refused(question, Reason::Denied), UNSEEN, &Says::Unknown("refused"));
     }
@@ -272,7 +272,7 @@ mod tests {
         check(&reused, memory, &Says::Yes("is gone"));
         check(&Scene::orphan().process(30, 1), memory, &Says::No("which started it, is alive"));
         check(&Scene::owned(), memory, &Says::No("its parent 40 is alive"));
-        check(&Scene::orphan(), UNSEEN, &Says::Unknown("never seen under a living parent"));
+        check(&Scene::orphan(), UNSEEN, &Says::Unknown("who started it"));
     }
 
     #[test]

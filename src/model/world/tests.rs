@@ -64,6 +64,7 @@ fn reason() -> impl Strategy<Value = Reason> {
         Just(Reason::Hung),
         Just(Reason::Foreign),
         Just(Reason::NotAsked),
+        Just(Reason::NoRecord),
         any::<i32>().prop_map(Reason::Failed),
     ]
 }

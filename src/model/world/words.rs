@@ -157,7 +157,7 @@ pub(super) fn unknown(why: &Unknown) -> String {
     format!("?{}:{}", reason_word(why.reason), quote(why.what.as_bytes()))
 }
 
-const REASONS: [(&str, Reason); 9] = [
+const REASONS: [(&str, Reason); 10] = [
     ("denied", Reason::Denied),
     ("vanished", Reason::Vanished),
     ("hung", Reason::Hung),
@@ -167,6 +167,7 @@ const REASONS: [(&str, Reason); 9] = [
     ("unsupported", Reason::Unsupported),
     ("starved", Reason::Starved),
     ("not-asked", Reason::NotAsked),
+    ("no-record", Reason::NoRecord),
 ];
 
 fn reason(word: &str) -> Option<Reason> {

@@ -39,6 +39,8 @@ pub(crate) struct Stage<'a> {
     pub(crate) config: Config,
     pub(crate) refusal: Option<String>,
     pub(crate) journal: Result<Vec<String>, String>,
+    /// How many lines the disk has room for.
+    pub(crate) room: usize,
     /// How long this stage's own slow reader took for fresh looks.
     pub(crate) looked: Duration,
     adopters: Vec<ProcessId>,
@@ -60,6 +62,7 @@ impl<'a> Stage<'a> {
             config,
             refusal: None,
             journal: Ok(Vec::new()),
+            room: usize::MAX,
             looked: Duration::ZERO,
             adopters: ids.first().map(|id| adopters(&look, *id)).unwrap_or_default(),
             hook: Box::new(|_| {}),
@@ -156,12 +159,23 @@ impl Scene for Stage<'_> {
 
     fn record(&mut self, event: &Event<'_>) -> Result<(), String> {
         let journal = self.journal.as_mut().map_err(|why| why.clone())?;
+        if journal.len() >= self.room {
+            return Err("no space left".to_owned());
+        }
         journal.push(match event {
             Event::Intent(teardown) => format!("intent {}", teardown.judgement.root),
+            Event::Signalled { root, signal, to } => {
+                format!("{} {root} {}", signal.name(), numbers(to))
+            }
+            Event::SeenGone { root, ids } => format!("gone {root} {}", numbers(ids)),
             Event::Outcome(report) => format!("outcome {} {:?}", report.root, report.closure),
         });
         Ok(())
     }
+}
+
+fn numbers(ids: &[ProcessId]) -> String {
+    ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
 }
 
 /// Returns a tree judged an orphan.
