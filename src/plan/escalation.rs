@@ -163,6 +163,12 @@ impl Escalation {
     /// Returns what is to be done now. What it says to signal counts as sent; tell what came of it.
     pub fn poll(&mut self, now: Moment) -> Step {
         self.forgive(now);
+        if self.touched == Touched::No && self.live().next().is_some() {
+            // The ladder begins with its first signal. Until then other trees were judged once more and written
+            // down, and what that took is nobody's grace: with many trees, or a short rung, TERM would be skipped.
+            self.began = now;
+            self.rung_began = now;
+        }
         if self.touched == Touched::Forbidden || self.rungs.is_empty() {
             return Step::Done(Closure::Untouched);
         }
