@@ -15,6 +15,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
+use crate::patience::patiently;
 use crate::planted::Planted;
 
 /// What must become of a root.
@@ -140,8 +141,10 @@ impl Field {
     }
 
     fn sweep(&self) -> Swept {
-        let output = self.reapd(&["sweep", "--yes", "--json"]).output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let output = patiently(&mut self.reapd(&["sweep", "--yes", "--json"]));
+        let said = String::from_utf8_lossy(&output.stderr);
+        let swept = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{}: {said}\n{swept}", output.status);
         Swept::read(&output.stdout)
     }
 

@@ -11,6 +11,7 @@ mod cli;
 mod config;
 #[cfg(target_os = "linux")]
 mod observe;
+mod patience;
 #[cfg(target_os = "linux")]
 mod planted;
 mod scenarios;

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use crate::patience::patiently;
 use crate::planted::{Planted, wait_for};
 
 /// A home of its own with a configuration that admits nothing but what this test planted.
@@ -23,7 +24,8 @@ impl Desk {
 
     /// Runs reapd in a session of its own, since nothing in its session is ever touched.
     fn reapd(&self, arguments: &[&str]) -> Output {
-        Command::new("setsid")
+        let mut command = Command::new("setsid");
+        command
             .arg("--wait")
             .arg(env!("CARGO_BIN_EXE_reapd"))
             .args(arguments)
@@ -32,9 +34,8 @@ impl Desk {
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap())
             .env("HOME", self.planted.path("home"))
-            .env("XDG_RUNTIME_DIR", self.planted.path("run"))
-            .output()
-            .unwrap()
+            .env("XDG_RUNTIME_DIR", self.planted.path("run"));
+        patiently(&mut command)
     }
 }
 

@@ -43,9 +43,10 @@ def ready(name):
 
 
 def serve(name, policy, *words, stdin=None, stdout=None, argv0="node", cwd=None, session=False, terminal=None):
-    """Starts the server with these descriptors, and nothing else of ours open."""
+    """Starts the server with these descriptors and nothing else of ours open, and waits until it is ready."""
     pid = os.fork()
     if pid != 0:
+        ready(name)
         return pid
     null = os.open("/dev/null", os.O_RDWR)
     if session or terminal is not None:
@@ -223,7 +224,6 @@ if family == "streams":
     @leaves
     def c24_without_its_leader():
         pipes("c24-without-its-leader", "streams", "leader-ends")
-        ready("c24-without-its-leader")
 
     @stays
     def c23_serves_with_zombies():
@@ -244,7 +244,6 @@ def on_terminal(name, *words, stdout=None, leads=True):
     how = {"terminal": slave} if leads else {"session": True}
     serve(name, "terminals", *words, stdin=slave, stdout=out, **how)
     os.close(slave)
-    ready(name)
     return master
 
 
@@ -293,7 +292,6 @@ if family == "terminals":
             os.closerange(4, 256)
             os.execv(sys.executable, ["node", server, "streams", path("b01-multiplexer.pid")])
         serve("b01-pane", "nobody", "catch-hup", stdin=slave, stdout=slave, terminal=slave)
-        ready("b01-pane")
         ready("b01-multiplexer")
 
     @leaves
@@ -307,7 +305,6 @@ if family == "terminals":
 def standing(name, policy="directories", *words, **how):
     where = workspace(name)
     serve(name, policy, f"--cwd={where}", *words, cwd=where, **how)
-    ready(name)
     return where
 
 
@@ -348,21 +345,18 @@ if family == "directories":
         # Where only the place counts: a renamed directory below the throw-away places, and a deleted one.
         where = workspace("throwaway/b33-renamed")
         serve("b33-renamed", "roots", cwd=where)
-        ready("b33-renamed")
         os.rename(where, path("throwaway/b33-new-name"))
 
     @leaves
     def b33_deleted_below_roots():
         where = workspace("throwaway/b33-deleted")
         serve("b33-deleted", "roots", cwd=where)
-        ready("b33-deleted")
         os.rmdir(where)
 
     @leaves
     def b33_deleted_elsewhere():
         where = workspace("elsewhere/b33-deleted")
         serve("b33-no-root", "roots", cwd=where)
-        ready("b33-no-root")
         os.rmdir(where)
 
     @leaves
@@ -378,7 +372,6 @@ if family == "directories":
         master, slave = os.openpty()
         serve("b34-terminal", "directories", f"--cwd={where}", cwd=where, stdin=slave, terminal=slave)
         serve("b34-terminal-server", "nobody", stdin=master)
-        ready("b34-terminal")
         os.rmdir(where)
 
     @leaves
@@ -483,7 +476,8 @@ if family == "trees":
 
     @leaves
     def b07_build_daemon():
-        pipes("b07-build-daemon", "private", "daemon=" + path("private-build.sock"), session=True)
+        # The daemon was started for the workspace's job, in whose tree it still is, and serves others.
+        os.rmdir(standing("b07-build-daemon", "directories", "child", "daemon=" + path("build.sock"), session=True))
 
     @leaves
     def b07_beside():
@@ -529,12 +523,10 @@ if family == "users":
     @leaves
     def b24_own():
         pipes("b24-own", "streams", "user=61234")
-        ready("b24-own")
 
     @leaves
     def b24_hides_itself():
         pipes("b24-hides-itself", "streams", "user=61234", "undumpable")
-        ready("b24-hides-itself")
 
     @leaves
     def b24_stands_somewhere():

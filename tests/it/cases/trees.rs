@@ -33,9 +33,9 @@ fn trees_go_whole_and_take_nobody_with_them_b07_c01_c02_c03_c10_c20_c32() {
 
     // The daemon below the dead tree leads a session of its own and serves: it stays, and is named.
     let build = field.pids("b07-build-daemon");
-    assert!(!field.planted.is_alive(build[0]) && field.planted.is_alive(build[1]), "{}", swept.said);
+    assert!(!field.planted.is_alive(build[0]) && field.planted.is_alive(build[2]), "{build:?} {:?}", swept.teardowns.get(&build[0]));
     let spared = swept.teardowns[&build[0]]["spared"].as_array().unwrap();
-    let daemon = spared.iter().find(|one| one["pid"] == build[1]).expect("it is named");
+    let daemon = spared.iter().find(|one| one["pid"] == build[2]).expect("it is named");
     assert!(daemon["why"].as_str().unwrap().contains("leads its own session and listens"), "{daemon}");
     assert!(field.planted.is_alive(field.pids("b07-beside")[0]), "a mark makes nobody a member");
 
@@ -54,7 +54,7 @@ fn a_sweep_from_within_a_dead_tree_spares_that_tree_c36() {
         std::iter::once(sweep.get_program()).chain(sweep.get_args()).map(|word| word.to_str().unwrap()).collect();
     let (go, out) = (field.planted.path("go"), field.planted.path("within.json"));
     let line = format!(
-        "until [ -e {go} ]; do sleep 0.02; done; XDG_RUNTIME_DIR={run} {sweep} >{out}.new 2>/dev/null; mv {out}.new {out}; sleep 600",
+        "until [ -e {go} ]; do sleep 0.02; done; export XDG_RUNTIME_DIR={run}; until {sweep} >{out}.new 2>/dev/null; do sleep 0.05; done; mv {out}.new {out}; sleep 600",
         go = go.display(),
         run = field.planted.path("run").display(),
         sweep = words.join(" "),

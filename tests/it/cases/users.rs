@@ -4,6 +4,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 
+use crate::patience::patiently;
+
 use super::{Ended, Field, Kept, Swept, is_root};
 
 /// A user that nobody here is.
@@ -26,7 +28,8 @@ fn an_ordinary_user_ends_what_is_theirs_and_could_be_read_and_says_nothing_of_ot
     fs::copy(env!("CARGO_BIN_EXE_reapd"), path("reapd")).unwrap();
     field.grow("users");
 
-    let output = Command::new("setsid")
+    let mut command = Command::new("setsid");
+    command
         .args(["--wait", "setpriv", "--reuid", USER, "--regid", USER, "--clear-groups"])
         .arg(path("reapd"))
         .args(["sweep", "--yes", "--json", "--config"])
@@ -35,9 +38,8 @@ fn an_ordinary_user_ends_what_is_theirs_and_could_be_read_and_says_nothing_of_ot
         .arg(path("home/state"))
         .env_clear()
         .env("PATH", std::env::var_os("PATH").unwrap())
-        .env("HOME", path("home"))
-        .output()
-        .unwrap();
+        .env("HOME", path("home"));
+    let output = patiently(&mut command);
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success() && said.lines().all(|line| line.ends_with("confirmed.")), "{said}");
     let swept = Swept::read(&output.stdout);
