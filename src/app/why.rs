@@ -170,7 +170,9 @@ impl Alive<'_> {
             let _ = writeln!(text, "{policy}   does not match: {why}");
         }
         let _ = writeln!(text, "\n{}", self.parent());
-        let _ = writeln!(text, "Keep it for good:   reapd keep {}", self.row.id);
+        if self.protected().is_none() {
+            let _ = writeln!(text, "Keep it for good:   reapd keep {}", self.row.id);
+        }
         text
     }
 

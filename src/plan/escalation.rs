@@ -434,6 +434,22 @@ mod tests {
     }
 
     #[test]
+    fn what_comes_before_the_first_signal_is_nobodys_grace() {
+        // Twenty trees are judged once more and written down one after the other before the first is signalled.
+        let ladder = ladder(&[(Signal::Term, 300), (Signal::Kill, 3000)]);
+        let mut machine = Escalation::new(&ladder, id(10), [id(10)], at(0));
+        let first = at(1900);
+        assert_eq!(machine.poll(first), Step::Signal { signal: Signal::Term, to: vec![id(10)] });
+        let mut now = first;
+        assert_eq!(
+            next(&mut machine, &mut now),
+            Step::Signal { signal: Signal::Kill, to: vec![id(10)] },
+            "and then it has the whole of its grace"
+        );
+        assert_eq!(now, first.plus(Duration::from_millis(300)));
+    }
+
+    #[test]
     fn the_root_is_asked_first_then_the_rest_then_all_are_killed_c32() {
         let mut machine = Escalation::new(&usual(), id(5), [id(5), id(6), id(7)], at(0));
         let mut now = at(0);

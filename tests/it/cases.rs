@@ -3,6 +3,7 @@
 //! gate alone and is ended.
 
 mod directories;
+mod owners;
 mod streams;
 mod terminals;
 mod trees;
@@ -86,7 +87,9 @@ impl Field {
     /// Policies that take whatever their one proof allows. They fit the scripts of this very directory alone.
     fn policies(&self) -> String {
         let mut text = self.planted.config();
-        text.push_str("\n[limits]\nsame-cause = 1000\n\n[escalation]\nladder = [\"TERM 300ms\", \"KILL 5s\"]\n");
+        text.push_str(
+            "\n[limits]\nsame-cause = 1000\n\n[escalation]\nladder = [\"TERM 300ms\", \"KILL 5s\"]\n",
+        );
         let script = self.planted.path("server.py");
         let throwaway = self.planted.path("throwaway");
         let proofs = [
@@ -96,6 +99,7 @@ impl Field {
             ("directories", "cwd-gone = \"{workspace}\"".to_owned(), ""),
             ("roots", format!("cwd-gone = {{ roots = [\"{}\"] }}", throwaway.display()), ""),
             ("owner", "owner-gone = \"{owner}\"".to_owned(), ""),
+            ("spawner", "owner-gone = { spawner = \"dies-with\" }".to_owned(), ""),
         ];
         for (name, proof, more) in &proofs {
             text.push_str(&format!(
@@ -176,7 +180,12 @@ impl Field {
                 wrong.push(format!("{name} ({}): expected {fate:?}, it {lives}: {because}", pids[0]));
             }
         }
-        assert!(wrong.is_empty(), "{}\n{:#?}", wrong.join("\n"), swept.teardowns.values().map(Value::to_string).collect::<Vec<_>>());
+        assert!(
+            wrong.is_empty(),
+            "{}\n{:#?}",
+            wrong.join("\n"),
+            swept.teardowns.values().map(Value::to_string).collect::<Vec<_>>()
+        );
     }
 
     /// Says whether a process runs, be it with its first thread gone (C24).

@@ -515,6 +515,41 @@ if family == "within":
         pipes("c36-another", "streams", session=True)
 
 
+# --- owners: what an earlier look saw --------------------------------------------------------------------------------
+
+
+if family == "owners":
+
+    @stays
+    def b44_first_master():
+        # Ends once it was seen; the masters that it started go on.
+        serve("b44-upgraded", "spawner", "listen=" + path("b44.sock"), session=True)
+        serve("b44-left-behind", "spawner", "listen=" + path("b44-left.sock"), session=True)
+        if os.fork() == 0:
+            until(lambda: os.path.exists(path("go")))
+            os.kill(os.getppid(), 9)
+            os._exit(0)
+
+    @stays
+    def b44_client():
+        ready("b44-upgraded")
+        client = socket.socket(socket.AF_UNIX)
+        client.connect(path("b44.sock"))
+        return client
+
+    @stays
+    def b48_living_starter():
+        serve("b48-service-child", "spawner", session=True)
+
+    @leaves
+    def b33_recorded():
+        # They stand elsewhere: what the argument names was seen while it was there, and is gone later.
+        for name in ("b33-recorded-deleted", "b33-recorded-moved"):
+            where = workspace(name)
+            below = [f"child-in={where}"] if name == "b33-recorded-moved" else []
+            serve(name, "directories", f"--cwd={where}", *below, cwd=directory)
+
+
 # --- users: as root, for another user ----------------------------------------------------------------------------
 
 

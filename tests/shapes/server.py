@@ -65,6 +65,8 @@ for word in words:
         listen(value)
     elif name == "child":
         start(ignore_term)
+    elif name == "child-in":
+        start(lambda: os.chdir(value))
     elif name == "session":
         # Leads a session and a group of its own.
         start(lambda: daemon(ignore_term))

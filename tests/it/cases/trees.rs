@@ -33,7 +33,11 @@ fn trees_go_whole_and_take_nobody_with_them_b07_c01_c02_c03_c10_c20_c32() {
 
     // The daemon below the dead tree leads a session of its own and serves: it stays, and is named.
     let build = field.pids("b07-build-daemon");
-    assert!(!field.planted.is_alive(build[0]) && field.planted.is_alive(build[2]), "{build:?} {:?}", swept.teardowns.get(&build[0]));
+    assert!(
+        !field.planted.is_alive(build[0]) && field.planted.is_alive(build[2]),
+        "{build:?} {:?}",
+        swept.teardowns.get(&build[0])
+    );
     let spared = swept.teardowns[&build[0]]["spared"].as_array().unwrap();
     let daemon = spared.iter().find(|one| one["pid"] == build[2]).expect("it is named");
     assert!(daemon["why"].as_str().unwrap().contains("leads its own session and listens"), "{daemon}");
@@ -50,8 +54,10 @@ fn trees_go_whole_and_take_nobody_with_them_b07_c01_c02_c03_c10_c20_c32() {
 fn a_sweep_from_within_a_dead_tree_spares_that_tree_c36() {
     let field = Field::prepare();
     let sweep = field.reapd(&["sweep", "--yes", "--json"]);
-    let words: Vec<&str> =
-        std::iter::once(sweep.get_program()).chain(sweep.get_args()).map(|word| word.to_str().unwrap()).collect();
+    let words: Vec<&str> = std::iter::once(sweep.get_program())
+        .chain(sweep.get_args())
+        .map(|word| word.to_str().unwrap())
+        .collect();
     let (go, out) = (field.planted.path("go"), field.planted.path("within.json"));
     let line = format!(
         "until [ -e {go} ]; do sleep 0.02; done; export XDG_RUNTIME_DIR={run}; until {sweep} >{out}.new 2>/dev/null; do sleep 0.05; done; mv {out}.new {out}; sleep 600",
