@@ -4,6 +4,8 @@
 #![allow(clippy::wildcard_enum_match_arm, reason = "a test names what it expects, and all else has failed")]
 
 #[cfg(target_os = "linux")]
+mod cases;
+#[cfg(target_os = "linux")]
 mod channels;
 mod cli;
 mod config;
@@ -13,6 +15,7 @@ mod crash;
 mod desk;
 #[cfg(target_os = "linux")]
 mod observe;
+mod patience;
 #[cfg(target_os = "linux")]
 mod planted;
 mod scenarios;
