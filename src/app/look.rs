@@ -143,10 +143,7 @@ pub fn protect_asked(look: &Look, config: &Config, verdicts: &mut Verdicts) {
     let asked: Vec<ProcessId> = look
         .answers
         .keys()
-        .filter_map(|question| match question {
-            Question::Facts(id) => Some(*id),
-            _ => None,
-        })
+        .filter_map(|question| if let Question::Facts(id) = question { Some(*id) } else { None })
         .collect();
     for (id, why) in protected(look, config, &asked) {
         if !verdicts.protected.iter().any(|(known, _)| *known == id) {

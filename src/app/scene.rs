@@ -473,9 +473,9 @@ mod tests {
                 freezer: Err(unknown()),
                 unique: None,
             };
-            let answer = |question: &Question| match question {
-                Question::Facts(id) => Ok(Answer::Facts(Box::new(facts(*id)))),
-                _ => Err(unknown()),
+            let answer = |question: &Question| {
+                let Question::Facts(id) = question else { return Err(unknown()) };
+                Ok(Answer::Facts(Box::new(facts(*id))))
             };
             questions.iter().map(|question| (question.clone(), answer(question))).collect()
         }
