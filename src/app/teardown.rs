@@ -97,14 +97,16 @@ pub fn carry_out<S: Scene>(plan: &Plan, scene: &mut S) -> Vec<Report> {
     let mut adopters = Adopters::default();
     let mut climbs: Vec<Climb<'_>> = Vec::new();
     for teardown in &plan.teardowns {
-        let mut climb = match scene.interrupt() {
+        climbs.push(match scene.interrupt() {
             Interrupt::GoOn => Climb::begin(teardown, scene),
             Interrupt::Finish => Climb::stand_down(teardown, "reapd was asked to end", scene.now()),
-        };
+        });
         // The first signal follows its re-check at once: each re-check is a whole look, and after those of all the
-        // other trees this one would be about the past.
-        let _ = climb.step(scene, &mut adopters);
-        climbs.push(climb);
+        // other trees this one would be about the past. Those that were begun before go on meanwhile.
+        for climb in &mut climbs {
+            let _ = turn(climb, scene, &mut adopters);
+        }
+        watch(&mut climbs, scene, Instant::now());
     }
     loop {
         let mut wake: Option<Moment> = None;
