@@ -145,7 +145,13 @@ pub fn protect_asked(look: &Look, config: &Config, verdicts: &mut Verdicts) {
         .keys()
         .filter_map(|question| match question {
             Question::Facts(id) => Some(*id),
-            _ => None,
+            Question::Path { .. }
+            | Question::Channel { .. }
+            | Question::Holders { .. }
+            | Question::Sockets(_)
+            | Question::Owner { .. }
+            | Question::Activity(_)
+            | Question::Terminals(_) => None,
         })
         .collect();
     for (id, why) in protected(look, config, &asked) {

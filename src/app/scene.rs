@@ -295,7 +295,13 @@ mod tests {
             };
             let answer = |question: &Question| match question {
                 Question::Facts(id) => Ok(Answer::Facts(Box::new(facts(*id)))),
-                _ => Err(unknown()),
+                Question::Path { .. }
+                | Question::Channel { .. }
+                | Question::Holders { .. }
+                | Question::Sockets(_)
+                | Question::Owner { .. }
+                | Question::Activity(_)
+                | Question::Terminals(_) => Err(unknown()),
             };
             questions.iter().map(|question| (question.clone(), answer(question))).collect()
         }
