@@ -34,7 +34,7 @@ pub struct Case<'a> {
     pub root: &'a Row,
     /// The policy's captures, as far as they could be filled.
     pub captures: &'a BTreeMap<String, BString>,
-    /// The root, everything below it, and everybody in the session and groups that it leads. Who is in here counts
+    /// The root, everything below it, and the adopted ones in sessions that somebody of it leads. Who is in here counts
     /// as *inside*: its listeners veto, and connections between members do not.
     pub tree: &'a [ProcessId],
     /// The roots and captures of everybody that a policy of this look matches, for rules that join processes.

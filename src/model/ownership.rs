@@ -25,7 +25,9 @@ fn is_reaper(row: &Row) -> bool {
         b"s6-svscan",
         b"runit",
     ];
-    row.id.pid == Pid::INIT || NAMES.contains(&row.name())
+    // A manager is started by init itself, or from outside our pid namespace. Anybody's script may be called `init`,
+    // and whoever it started has a living parent.
+    row.id.pid == Pid::INIT || row.ppid <= Pid::INIT.number() && NAMES.contains(&row.name())
 }
 
 /// How a process stands to the one that is its parent now.
@@ -123,6 +125,17 @@ mod tests {
         assert_eq!(of(41), Parentage::Adopted(young.id));
         assert_eq!(of(42), Parentage::Living(young.id));
         assert_eq!(of(40), Parentage::Adopted(row(1, 0, 1).id));
+    }
+
+    #[test]
+    fn a_script_by_the_name_of_a_manager_is_none() {
+        let named = |pid, ppid| {
+            let mut row = row(pid, ppid, 2);
+            row.comm[..4].copy_from_slice(b"init");
+            row
+        };
+        let table = Table::new(vec![row(1, 0, 1), named(5, 1), row(6, 1, 2), named(7, 6), named(8, 0)]);
+        assert_eq!(reapers(&table).into_iter().map(Pid::number).collect::<Vec<_>>(), [1, 5, 8]);
     }
 
     #[test]

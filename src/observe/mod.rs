@@ -167,6 +167,15 @@ impl Observer {
             // Root looks at everybody, and nobody's files speak for everybody.
             Scope::Host => Vec::new(),
         };
+        if let Some((count, reason)) = unread_arguments(&arguments)
+            && self.aside.fault().is_none()
+        {
+            gaps.push(Gap {
+                source: "arguments".into(),
+                why: Unknown::new(reason, format!("{count} processes show none, and match no policy")),
+                cure: None,
+            });
+        }
         if let Some(why) = self.aside.fault() {
             gaps.push(Gap {
                 source: "arguments and other facts of some processes".into(),
@@ -252,6 +261,32 @@ fn read_arguments(aside: &mut Aside, ids: &[ProcessId]) -> Vec<Known<Vec<BString
         .collect()
 }
 
+/// Returns how many processes in scope could not be matched for want of their arguments, and why the first could not.
+/// Those that went meanwhile are not there to be matched, and too long ones are told from every form by that alone.
+fn unread_arguments(arguments: &[Arguments]) -> Option<(usize, Reason)> {
+    let reasons = || {
+        let refused = arguments.iter().filter_map(|entry| entry.argv.as_ref().err().map(|why| why.reason));
+        refused.filter(|reason| !matches!(reason, Reason::Vanished | Reason::Truncated))
+    };
+    Some((reasons().count(), reasons().next()?))
+}
+
 fn misfit() -> Unknown {
     Unknown::new(Reason::Unsupported, "an answer to another question")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::id::{Pid, Start, Uid};
+
+    #[test]
+    fn who_shows_no_arguments_is_counted_and_who_went_is_not() {
+        let entry =
+            |argv| Arguments { id: ProcessId { pid: Pid::INIT, start: Start(1) }, uid: Uid(1000), argv };
+        let lost = |reason| entry(Err(Unknown::new(reason, "its arguments")));
+        let read = entry(Ok(Vec::new().into()));
+        assert_eq!(unread_arguments(&[read, lost(Reason::Vanished), lost(Reason::Truncated)]), None);
+        assert_eq!(unread_arguments(&[lost(Reason::Denied), lost(Reason::Hung)]), Some((2, Reason::Denied)));
+    }
 }

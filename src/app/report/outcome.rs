@@ -27,8 +27,7 @@ pub fn outcomes(reports: &[Report], colour: Colour) -> String {
         for report in of(closure) {
             let left: Vec<&MemberOutcome> = report.members.iter().filter(|member| is_left(member)).collect();
             let whom = left.iter().map(|member| survivor(member)).collect::<Vec<_>>().join(", ");
-            let whom =
-                if whom.is_empty() { format!("{}: new members kept coming", report.root) } else { whom };
+            let whom = if whom.is_empty() { format!("{}: {}", report.root, unproven(closure)) } else { whom };
             row(&mut text, colour, Paint::Reap, name, &[report], left.len(), &whom);
         }
     }
@@ -92,10 +91,19 @@ fn how(reports: &[&Report]) -> String {
     words.join(", ")
 }
 
+/// Says why a tree is not called gone though nobody of it is known to be left.
+fn unproven(closure: Closure) -> &'static str {
+    match closure {
+        Closure::NotProven => "new members kept coming, or nobody could look for them",
+        Closure::Gone | Closure::Survivors | Closure::Untouched => "what became of it is not known",
+    }
+}
+
 fn is_left(member: &MemberOutcome) -> bool {
     match member.outcome {
-        Outcome::Denied | Outcome::Survived(_) => true,
-        Outcome::Exited(_) | Outcome::AlreadyGone | Outcome::IdentityChanged => false,
+        // Whoever bears that number now was left alone, and whether the recorded one went nobody saw.
+        Outcome::Denied | Outcome::Survived(_) | Outcome::IdentityChanged => true,
+        Outcome::Exited(_) | Outcome::AlreadyGone => false,
     }
 }
 
@@ -103,7 +111,8 @@ fn survivor(member: &MemberOutcome) -> String {
     let why = match &member.outcome {
         Outcome::Survived(state) => legible::text(state),
         Outcome::Denied => "the kernel refused the signal".to_owned(),
-        Outcome::Exited(_) | Outcome::AlreadyGone | Outcome::IdentityChanged => "gone".to_owned(),
+        Outcome::IdentityChanged => "not surely the same process any more, left alone".to_owned(),
+        Outcome::Exited(_) | Outcome::AlreadyGone => "gone".to_owned(),
     };
     format!("{} {}: {why}", member.id, legible::text(&member.name))
 }
@@ -135,6 +144,13 @@ mod tests {
     }
 
     #[test]
+    fn who_runs_another_program_by_now_is_named_and_not_gone_c08() {
+        let changed =
+            report(10, Closure::Survivors, &[Outcome::Exited(Signal::Term), Outcome::IdentityChanged]);
+        insta::assert_snapshot!(outcomes(&[changed], Colour::None), @"survived         1 tree   1 process   11 chrome: not surely the same process any more, left alone");
+    }
+
+    #[test]
     fn signalled_is_not_gone() {
         let term = Outcome::Exited(Signal::Term);
         let mut down = report(50, Closure::Untouched, &[]);
@@ -152,7 +168,7 @@ mod tests {
         insta::assert_snapshot!(outcomes(&reports, Colour::None), @r"
         gone             3 trees   4 processes   4.1 s   1 went by itself, 1 ended on TERM, 1 needed KILL
         survived         1 tree   1 process   31 chrome: uninterruptible (disk)
-        not proven gone  1 tree   0 processes   40: new members kept coming
+        not proven gone  1 tree   0 processes   40: new members kept coming, or nobody could look for them
         stood down       1 tree   0 processes   50: a client is connected now
         left alone       61: it listens
         ");

@@ -303,8 +303,7 @@ impl<'a> Climb<'a> {
         let mut found = Search::Empty;
         for member in fresh.members {
             let id = member.identity.id;
-            // Whoever the plan left alone stays so: the kept one it was below may be gone by now, and who is adopted
-            // then looks like one of ours.
+            // Whoever the plan left alone stays so, also when the kept one above is gone and a reaper has them.
             let is_spared = self.teardown.spared.iter().any(|spared| spared.id == id);
             if self.members.contains_key(&id) || is_spared {
                 continue;
