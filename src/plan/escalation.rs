@@ -78,7 +78,8 @@ pub struct Escalation {
     rungs: Vec<Rung>,
     root: ProcessId,
     began: Moment,
-    last_poll: Moment,
+    /// Nothing before the first one.
+    last_poll: Option<Moment>,
     rung: usize,
     rung_began: Moment,
     // Invariant: never shrinks; an identity once seen is never forgotten.
@@ -146,7 +147,7 @@ impl Escalation {
             rungs,
             root,
             began: now,
-            last_poll: now,
+            last_poll: None,
             rung: 0,
             rung_began: now,
             members: members.into_iter().map(|id| (id, Stage::default())).collect(),
@@ -163,12 +164,6 @@ impl Escalation {
     /// Returns what is to be done now. What it says to signal counts as sent; tell what came of it.
     pub fn poll(&mut self, now: Moment) -> Step {
         self.forgive(now);
-        if self.touched == Touched::No && self.live().next().is_some() {
-            // The ladder begins with its first signal. Until then other trees were judged once more and written
-            // down, and what that took is nobody's grace: with many trees, or a short rung, TERM would be skipped.
-            self.began = now;
-            self.rung_began = now;
-        }
         if self.touched == Touched::Forbidden || self.rungs.is_empty() {
             return Step::Done(Closure::Untouched);
         }
@@ -373,9 +368,12 @@ impl Escalation {
 
     /// Leaves out the time in which nobody could run.
     fn forgive(&mut self, now: Moment) {
-        let pause = now.since(self.last_poll);
-        self.last_poll = self.last_poll.max(now);
-        if pause > MISSED {
+        // The ladder begins with its first poll. Until then other trees were judged once more and written down, and
+        // what that took is nobody's grace: with many trees, or a short rung, TERM would be skipped.
+        let first = self.last_poll.is_none();
+        let pause = now.since(self.last_poll.unwrap_or(self.began));
+        self.last_poll = Some(self.last_poll.map_or(now, |last| last.max(now)));
+        if first || pause > MISSED {
             self.began = self.began.plus(pause);
             self.rung_began = self.rung_began.plus(pause);
         }
@@ -431,6 +429,15 @@ mod tests {
             }
         }
         panic!("no end");
+    }
+
+    #[test]
+    fn who_outlives_a_root_that_went_before_the_first_signal_is_asked_all_the_same() {
+        let mut machine = Escalation::new(&usual(), id(10), [id(10), id(11)], at(0));
+        machine.gone(id(10));
+        let mut now = at(0);
+        assert_eq!(next(&mut machine, &mut now), Step::Signal { signal: Signal::Term, to: vec![id(11)] });
+        assert!(now <= at(1000), "{now:?}");
     }
 
     #[test]
