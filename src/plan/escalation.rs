@@ -79,6 +79,8 @@ pub struct Escalation {
     rungs: Vec<Rung>,
     root: ProcessId,
     began: Moment,
+    /// Whether it was polled yet: the ladder begins with its first poll.
+    polled: Polled,
     /// Until when was to be waited, where the last step was a wait.
     waiting: Option<Moment>,
     rung: usize,
@@ -134,6 +136,13 @@ enum Scan {
     Empty,
 }
 
+/// Whether a ladder was polled yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Polled {
+    Never,
+    Before,
+}
+
 impl Escalation {
     /// Returns a tree at the foot of its ladder. The members need not hold the root.
     pub fn new(
@@ -148,6 +157,7 @@ impl Escalation {
             rungs,
             root,
             began: now,
+            polled: Polled::Never,
             waiting: None,
             rung: 0,
             rung_began: now,
@@ -162,23 +172,9 @@ impl Escalation {
         }
     }
 
-    /// Counts the time from now on: the members may have been held for a while before the first signal.
-    pub fn begin(&mut self, now: Moment) {
-        self.began = now;
-        self.last_poll = now;
-        self.rung_began = now;
-        self.next_walk = now.plus(self.pause);
-    }
-
     /// Returns what is to be done now. What it says to signal counts as sent; tell what came of it.
     pub fn poll(&mut self, now: Moment) -> Step {
         self.forgive(now);
-        if self.touched == Touched::No && self.live().next().is_some() {
-            // The ladder begins with its first signal. Until then other trees were judged once more and written
-            // down, and what that took is nobody's grace: with many trees, or a short rung, TERM would be skipped.
-            self.began = now;
-            self.rung_began = now;
-        }
         if self.touched == Touched::Forbidden || self.rungs.is_empty() {
             return Step::Done(Closure::Untouched);
         }
@@ -384,6 +380,14 @@ impl Escalation {
 
     /// Leaves out the time in which nobody could run.
     fn forgive(&mut self, now: Moment) {
+        if self.polled == Polled::Never {
+            // Until its first poll other trees were judged once more and written down, and what that took is nobody's
+            // grace: with many trees, or a short rung, TERM would be skipped.
+            self.polled = Polled::Before;
+            self.began = now;
+            self.rung_began = now;
+            self.next_walk = now.plus(self.pause);
+        }
         let late = self.waiting.take().map_or(Duration::ZERO, |until| now.since(until));
         if late > MISSED {
             self.began = self.began.plus(late);
@@ -441,6 +445,15 @@ mod tests {
             }
         }
         panic!("no end");
+    }
+
+    #[test]
+    fn who_outlives_a_root_that_went_before_the_first_signal_is_asked_all_the_same() {
+        let mut machine = Escalation::new(&usual(), id(10), [id(10), id(11)], at(0));
+        machine.gone(id(10));
+        let mut now = at(0);
+        assert_eq!(next(&mut machine, &mut now), Step::Signal { signal: Signal::Term, to: vec![id(11)] });
+        assert!(now <= at(1000), "{now:?}");
     }
 
     #[test]

@@ -331,29 +331,42 @@ fn role() {
 /// stubborn member in a session of its own all rungs are still to come then.
 fn recycle() {
     for child in ["", "setsid sh -c 'trap \"\" TERM; exec sleep 1001' &"] {
-        let tree = Tree::plant(&format!("{child} exec sleep 1000"));
-        tree.find_by_argument("1000");
-        if !child.is_empty() {
-            tree.find_by_argument("1001");
+        recycled(child, Point::Tick);
+    }
+    recycled("", Point::Recheck);
+    std::fs::write("/proc/self/fd/1", "the stranger lives\n").unwrap();
+}
+
+/// Lets the root's number pass on: at the first tick that finds it gone, or, with the root ended by somebody else,
+/// between the last check and the first signal.
+fn recycled(child: &str, when: Point) {
+    let tree = Tree::plant(&format!("{child} exec sleep 1000"));
+    tree.find_by_argument("1000");
+    if !child.is_empty() {
+        tree.find_by_argument("1001");
+    }
+    let stranger = Cell::new(None);
+    let mut stage = Stage::new(&tree.nonce, &[tree.root], &QUICK).with_hook(|point| {
+        if *point == Point::Recheck && when == Point::Recheck {
+            tree::send(tree.root, rustix::process::Signal::KILL);
+            until("the root to end", || look::row(tree.root).is_none_or(|row| row.is_gone()));
         }
-        let stranger = Cell::new(None);
-        let mut stage = Stage::new(&tree.nonce, &[tree.root], &QUICK).with_hook(|point| {
-            let is_gone = look::row(tree.root).is_none_or(|row| row.is_gone());
-            if *point == Point::Tick && is_gone && stranger.get().is_none() {
-                until("the corpse to be reaped", || look::row(tree.root).is_none());
-                stranger.set(Some(take_number(tree.root, &tree.nonce)));
-            }
-        });
-        let report = stage.run();
-        drop(stage);
-        assert_eq!(stranger.get(), Some(tree.root), "the number was recycled");
-        let row = look::row(tree.root).expect("the stranger lives");
-        assert_eq!((row.sid, row.pgid), (tree.root.number(), tree.root.number()));
-        assert_eq!(tree.alive().len(), 3, "the stranger, its child, and its orphan: {report:#?}");
-        assert_eq!(report.members.len(), if child.is_empty() { 1 } else { 2 });
+        let is_gone = look::row(tree.root).is_none_or(|row| row.is_gone());
+        if *point == when && is_gone && stranger.get().is_none() {
+            until("the corpse to be reaped", || look::row(tree.root).is_none());
+            stranger.set(Some(take_number(tree.root, &tree.nonce)));
+        }
+    });
+    let report = stage.run();
+    drop(stage);
+    assert_eq!(stranger.get(), Some(tree.root), "the number was recycled");
+    let row = look::row(tree.root).expect("the stranger lives");
+    assert_eq!((row.sid, row.pgid), (tree.root.number(), tree.root.number()));
+    assert_eq!(tree.alive().len(), 3, "the stranger, its child, and its orphan: {report:#?}");
+    assert_eq!(report.members.len(), if child.is_empty() { 1 } else { 2 });
+    if when == Point::Tick {
         assert_eq!(report.closure, Closure::Gone);
     }
-    std::fs::write("/proc/self/fd/1", "the stranger lives\n").unwrap();
 }
 
 /// Starts processes until one gets this number, with the same mark: a session leader with one child.

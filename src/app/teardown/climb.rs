@@ -98,9 +98,6 @@ impl<'a> Climb<'a> {
         } else if let Err(why) = scene.record(&Event::Intent(self.teardown)) {
             self.end_untouched(&format!("its intent could not be written down: {why}"), scene.now());
             self.unwritten = Some(why);
-        } else {
-            // The time to go is counted from the first signal, and not from when the members were held.
-            self.machine.begin(scene.now());
         }
     }
 
