@@ -7,6 +7,7 @@
 mod channels;
 mod cli;
 mod config;
+mod forgetting;
 #[cfg(target_os = "linux")]
 mod observe;
 #[cfg(target_os = "linux")]
