@@ -10,7 +10,7 @@ use crate::model::facts::Facts;
 use crate::model::id::{Pid, ProcessId};
 use crate::model::look::Look;
 use crate::model::ownership::{Parentage, descendants, parentage};
-use crate::model::table::{Kernel, Row};
+use crate::model::table::Row;
 
 use super::case::{Other, Standing};
 use super::mcp;
@@ -52,7 +52,7 @@ pub fn candidates(look: &Look, config: &Config) -> Candidates {
         let argv: &[BString] = arguments.argv.as_deref().unwrap_or_default();
         index.fitting(look, row, argv, &mut fitting);
         // Whom no policy concerns, nobody needs to protect: most end here.
-        if fitting.is_empty() || row.kernel == Kernel::Thread || row.is_gone() {
+        if fitting.is_empty() || row.is_gone() {
             continue;
         }
         if fixed.protects(look, row).is_some() {

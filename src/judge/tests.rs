@@ -138,6 +138,12 @@ fn a_units_main_process_is_kept_b02_b44() {
     assert!(is_suspect(&one(&beside, &greedy())));
     let elsewhere = in_unit(&[("SYSTEMD_EXEC_PID", "40")]).process(40, 1);
     kept_by("unit", Says::Yes, &elsewhere);
+    // A corpse keeps nobody's place, and whoever is younger than the leftover only took over the number.
+    kept_by("unit", Says::Yes, &beside.dead(40));
+    let younger = in_unit(&[("SYSTEMD_EXEC_PID", "60")])
+        .process(60, 1)
+        .facts(60, |facts| facts.cgroup = Ok(unit.into()));
+    kept_by("unit", Says::Yes, &younger);
     // A terminal's scope, and the user's manager itself, are no service.
     for scope in [
         "/user.slice/user@1000.service/app.slice/app-term.scope",
@@ -250,6 +256,13 @@ fn never_touched_whatever_the_policy_says() {
     assert!(gone(Scene::orphan().row(ROOT, |row| row.sid = 99)), "our own session");
     assert!(gone(Scene::orphan().process(99, ROOT)), "an ancestor of ours (B56, C36)");
     assert!(gone(Scene::orphan().row(ROOT, |row| row.kernel = Kernel::Thread)));
+    assert!(gone(Scene::orphan().dead(ROOT)), "a corpse is nobody");
+    let mut own = Scene::orphan().look();
+    (own.snapshot.own.pid, own.snapshot.own.sid) = (id(ROOT).pid, 0);
+    assert!(seen(&own, &greedy(), &mut Ledger::default()).is_none(), "reapd itself, whatever its session");
+    let look = Scene::orphan().look();
+    let first = protect::Fixed::new(&look).protects(&look, look.snapshot.table.at(id(1).pid).unwrap());
+    assert_eq!(first.as_deref(), Some("it is the first process"));
     for name in ["tmux: server", "sshd", "containerd-shim", "containerd-shim-runc-v2", "systemd", "gpg-agent"]
     {
         let named = Scene::orphan().row(ROOT, |row| {
@@ -459,6 +472,11 @@ fn a_suspend_a_clock_step_oversleeping_and_a_reboot_re_arm_b17_b19_b22_f13() {
         Begun::Rearmed(Rearm::Overslept)
     );
     assert_eq!(begun_after(|look| look.snapshot.boot = BootId("next".into())), Begun::Fresh);
+    // Clocks that run backwards within one boot were not read from it.
+    let minute = 60_000_000_000;
+    let step = Begun::Rearmed(Rearm::ClockStep);
+    assert_eq!(begun_after(|look| look.snapshot.began.boot.0 -= minute), step);
+    assert_eq!(begun_after(|look| look.snapshot.began.monotonic -= minute), step);
 }
 
 #[test]
@@ -477,8 +495,71 @@ fn what_is_gone_is_forgotten() {
     let identity = Scene::orphan().look().facts(id(ROOT)).unwrap().unwrap().identity(&BootId("boot".into()));
     assert!(ledger.suspicion(identity.as_ref().unwrap(), "server").is_some());
     let later = Moment(0).plus(Duration::from_hours(2)).plus(Duration::from_secs(10));
+    let mut corpse = ledger.clone();
+    corpse.begin(&Scene::orphan().dead(ROOT).now(later).look(), &config.confirm);
+    assert!(corpse.suspicion(identity.as_ref().unwrap(), "server").is_none());
+    let mut told = ledger.clone();
+    told.forget(id(60));
+    assert!(told.suspicion(identity.as_ref().unwrap(), "server").is_some(), "somebody else");
+    told.forget(id(ROOT));
+    assert!(told.suspicion(identity.as_ref().unwrap(), "server").is_none(), "F12: judged anew");
     ledger.begin(&Scene::orphan().without(ROOT).now(later).look(), &config.confirm);
     assert!(ledger.suspicion(identity.as_ref().unwrap(), "server").is_none());
+}
+
+#[test]
+fn a_spawner_is_the_first_living_parent_and_of_this_very_process_m8() {
+    let owned = |number: i32, second: u64| {
+        let now = Moment(0).plus(Duration::from_hours(2)).plus(Duration::from_secs(second));
+        let scene = Scene::orphan().process(number, 1).row(ROOT, |row| row.ppid = number);
+        scene.fd(ROOT, 0, pipe(FarEnd::Held)).facts(ROOT, |facts| facts.unique = Some(1)).now(now)
+    };
+    let mut ledger = Ledger::default();
+    seen(&owned(40, 0).look(), &config(&[]), &mut ledger);
+    // A subreaper that we do not know by name looks like a parent that may have started it.
+    seen(&owned(41, 10).look(), &config(&[]), &mut ledger);
+    assert_eq!(ledger.spawner(id(ROOT)), Some(id(40)));
+    let other = owned(41, 20).facts(ROOT, |facts| facts.unique = Some(2));
+    seen(&other.look(), &config(&[]), &mut ledger);
+    assert_eq!(ledger.spawner(id(ROOT)), Some(id(41)), "C07: what was seen of another process is forgotten");
+}
+
+#[test]
+fn quiet_lasts_as_long_as_the_counters_stand_still() {
+    let start = Moment(0).plus(Duration::from_hours(2));
+    let at = |second: u64| start.plus(Duration::from_secs(second));
+    let look = |second: u64, cpu: u64| {
+        Scene::orphan()
+            .activity(ROOT)
+            .row(ROOT, |row| row.cpu = Duration::from_secs(cpu))
+            .now(at(second))
+            .look()
+    };
+    let mut ledger = Ledger::default();
+    seen(&look(0, 1), &greedy(), &mut ledger);
+    seen(&look(10, 1), &greedy(), &mut ledger);
+    assert_eq!(ledger.quiet_since(id(ROOT)), Some(at(0)));
+    seen(&look(20, 2), &greedy(), &mut ledger);
+    assert_eq!(ledger.quiet_since(id(ROOT)), Some(at(20)), "it worked meanwhile");
+}
+
+#[test]
+fn periods_and_quiet_start_anew_after_a_suspend_f13() {
+    let mut config = greedy();
+    config.policies[0].reap_when[0].conditions[0] = Condition {
+        rule: "no-children",
+        strength: Strength::Sign,
+        settings: BTreeMap::from([("for", Setting::Duration(Duration::from_mins(1)))]),
+    };
+    let start = Moment(0).plus(Duration::from_hours(2));
+    let mut ledger = Ledger::default();
+    seen(&Scene::orphan().activity(ROOT).now(start).look(), &config, &mut ledger);
+    let mut look = Scene::orphan().activity(ROOT).now(start.plus(Duration::from_mins(5))).look();
+    // Only ten of the seconds since were awake ones.
+    look.snapshot.began.monotonic = start.plus(Duration::from_secs(10)).0;
+    let verdict = seen(&look, &config, &mut ledger).unwrap().verdict;
+    assert_eq!(verdict, Verdict::Alive, "five minutes asleep are no minute of watching");
+    assert_eq!(ledger.quiet_since(id(ROOT)), Some(start.plus(Duration::from_mins(5))));
 }
 
 #[test]
@@ -529,6 +610,38 @@ fn the_users_own_work_in_a_group_that_the_server_leads_is_not_inside_f4() {
 }
 
 #[test]
+fn who_is_inside_a_tree() {
+    let tree = |scene: &Scene| one(scene, &greedy()).tree;
+    let led = |number, ppid| Scene::orphan().process(number, ppid).row(number, |row| row.sid = ROOT);
+    assert_eq!(tree(&led(60, 1)), [id(ROOT), id(60)], "an orphan of the root's own session");
+    assert_eq!(tree(&led(30, 1)), [id(ROOT)], "older than the root: the number meant somebody else then");
+    let below = led(60, 1).process(61, 60).process(62, 61).row(62, |row| row.pgid = ROOT);
+    assert_eq!(tree(&below), [id(ROOT), id(60), id(61), id(62)], "with all below, each once");
+    assert_eq!(tree(&Scene::orphan().process(60, ROOT).dead(60)), [id(ROOT)], "corpses are nobody");
+    let strangers =
+        Scene::orphan().process(60, 1).process(40, 1).process(61, 40).row(61, |row| row.sid = ROOT);
+    assert_eq!(tree(&strangers), [id(ROOT)], "whoever has a living parent outside is outside");
+}
+
+#[test]
+fn of_nested_matches_the_outermost_is_judged_once_per_policy() {
+    let roots = |scene: &Scene, config: &Config| {
+        let found = candidates(&scene.look(), config);
+        found.list.iter().map(|found| (found.root.pid.number(), found.policy)).collect::<Vec<_>>()
+    };
+    let nested = Scene::orphan().process(60, ROOT).process(61, 60);
+    assert_eq!(roots(&nested, &greedy()), [(ROOT, 0)]);
+    // Another policy has a tree of its own: its outermost is judged by it.
+    let mut two = greedy();
+    two.policies.push(two.policies[0].clone());
+    two.policies[1].name = "other".into();
+    assert_eq!(roots(&nested, &two), [(ROOT, 0), (ROOT, 1)]);
+    // Below a protected match the next one is outermost: nobody else would ever judge it.
+    let mux = nested.row(ROOT, |row| row.comm[..4].copy_from_slice(b"tmux"));
+    assert_eq!(roots(&mux, &greedy()), [(60, 0)]);
+}
+
+#[test]
 fn an_inner_match_belongs_to_the_outer_tree() {
     let look = Scene::orphan().process(60, ROOT).look();
     let list = candidates(&look, &greedy()).list;
@@ -565,6 +678,11 @@ fn protected_members_are_named_for_plan() {
     let named = protect::protected(&look, &greedy(), &[id(60), id(61), id(62)]);
     assert_eq!(named.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [id(60), id(61)]);
     assert!(named[1].1.as_bytes().contains_str("could not tell"));
+    // What a person keeps is kept though nobody has read a thing of it.
+    let mut marked = scene.unasked(&Question::Facts(id(62))).look();
+    let what = Kept::Process { boot: BootId("boot".into()), id: id(62), name: "x".into() };
+    marked.marks = vec![KeepMark { what, until: None, set: 0, note: None }];
+    assert_eq!(protect::protected(&marked, &greedy(), &[id(62)]).len(), 1);
 }
 
 #[test]

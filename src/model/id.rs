@@ -168,4 +168,39 @@ mod tests {
         assert!(!recorded.is_surely(&Identity { unique: Some(6), ..identity() }));
         assert!(recorded.is_surely(&Identity { unique: None, ..identity() }));
     }
+
+    #[test]
+    fn every_part_of_an_identity_counts_c07_c08() {
+        let recorded = Identity {
+            boot: BootId("boot".into()),
+            id: ProcessId { pid: Pid(50), start: Start(500) },
+            uid: Uid(1000),
+            exe: Some(FileId { dev: 1, ino: 2 }),
+            unique: Some(7),
+        };
+        assert!(recorded.is_surely(&recorded.clone()));
+        let changes: [fn(&mut Identity); 8] = [
+            |now| now.boot = BootId("next".into()),
+            |now| now.id.pid = Pid(51),
+            |now| now.id.start = Start(501),
+            |now| now.uid = Uid(0),
+            |now| now.exe = None,
+            |now| now.exe = Some(FileId { dev: 9, ino: 2 }),
+            |now| now.exe = Some(FileId { dev: 1, ino: 9 }),
+            |now| now.unique = Some(8),
+        ];
+        for change in changes {
+            let mut now = recorded.clone();
+            change(&mut now);
+            assert!(!recorded.is_surely(&now), "{now:?}");
+            assert!(!now.is_surely(&recorded), "{now:?}");
+        }
+        let nameless = Identity { exe: None, ..recorded.clone() };
+        assert!(!nameless.is_surely(&nameless.clone()), "two that cannot be read are not one");
+        let older = Identity { unique: None, ..recorded.clone() };
+        assert!(
+            recorded.is_surely(&older) && older.is_surely(&recorded),
+            "an older kernel has no such number"
+        );
+    }
 }

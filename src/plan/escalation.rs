@@ -526,6 +526,49 @@ mod tests {
     }
 
     #[test]
+    fn gone_is_not_said_when_the_time_ran_out_before_the_proof() {
+        let mut machine = Escalation::new(&ladder(&[(Signal::Kill, 500)]), id(5), [id(5)], at(0));
+        machine.poll(at(0));
+        machine.gone(id(5));
+        let mut now = 0;
+        let closure = loop {
+            now += 1000;
+            match machine.poll(at(now)) {
+                Step::Done(closure) => break closure,
+                _ => machine.walked(at(now), Search::Newborn),
+            }
+            assert!(now < 60_000, "time is capped");
+        };
+        assert_eq!(closure, Closure::NotProven);
+    }
+
+    #[test]
+    fn somebody_new_makes_the_proof_start_anew_c01() {
+        let mut machine = Escalation::new(&usual(), id(5), [id(5)], at(0));
+        machine.poll(at(0));
+        machine.gone(id(5));
+        machine.walked(at(1), Search::Empty);
+        machine.walked(at(1), Search::Empty);
+        machine.rescanned(Search::Empty);
+        assert_eq!(machine.clone().poll(at(1)), Step::Done(Closure::Gone));
+        machine.walked(at(1), Search::Newborn);
+        assert_eq!(machine.poll(at(1)), Step::Walk);
+        machine.walked(at(1), Search::Empty);
+        machine.walked(at(1), Search::Empty);
+        assert_eq!(machine.poll(at(1)), Step::Rescan);
+    }
+
+    #[test]
+    fn walks_are_capped() {
+        let mut machine = Escalation::new(&usual(), id(5), [id(5)], at(0));
+        machine.poll(at(0));
+        for _ in 0..WALKS_MOST {
+            machine.walked(at(1), Search::Newborn);
+        }
+        assert_eq!(machine.poll(at(1)), Step::Done(Closure::Survivors));
+    }
+
+    #[test]
     fn a_root_that_is_not_what_was_judged_stands_the_whole_tree_down_c08() {
         let mut machine = Escalation::new(&usual(), id(5), [id(5), id(6)], at(0));
         machine.poll(at(0));

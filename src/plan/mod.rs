@@ -140,11 +140,11 @@ fn proven<'a>(verdicts: &'a Verdicts, asked: &Asked) -> Vec<(Moment, &'a Judgeme
 /// Returns the teardown of one proven tree, or nothing where its root may not be signalled.
 fn prepare(judgement: &Judgement, verdicts: &Verdicts, look: &Look, config: &Config) -> Option<Teardown> {
     let identity = judgement.identity.as_ref().ok()?;
-    identity.exe?;
     let ground = Ground { judgement, verdicts, look, config, known: &[] };
     let found = membership(&ground);
-    let root = found.members.first().filter(|member| member.identity.id == judgement.root)?;
-    // The judged identity and the one just read must be one and the same.
+    let root = found.members.first()?;
+    // The judged identity and the one just read must be one and the same, its executable known; so where the root
+    // itself was kept out, whoever is first instead is not it.
     if !identity.is_surely(&root.identity) {
         return None;
     }
@@ -333,5 +333,15 @@ mod tests {
         let plan = plan(&world.verdicts, &world.look(), &world.config, &asked);
         assert_eq!((plan.teardowns.len(), plan.waiting.len()), (1, 0));
         assert_eq!(plan.teardowns[0].ladder.0[0].signal, Signal::Int);
+    }
+
+    #[test]
+    fn two_roots_in_each_others_tree_do_not_wait_for_ever() {
+        let mut world = World::new();
+        // A scan that was torn apart by a change of numbers: each is the other's parent.
+        world.add(20, 21, 20, 300).add(21, 20, 21, 300).judge(20, |_| {}).judge(21, |_| {});
+        let outer = world.id(20);
+        let (go, wait) = plan_of(&world, &Asked::default());
+        assert_eq!((go, wait), (vec![20], BTreeMap::from([(21, Wait::PartOf(outer))])));
     }
 }

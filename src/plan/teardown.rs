@@ -741,4 +741,57 @@ mod tests {
         let own = Newborn { id: world.id(901), ..newborn };
         assert!(admit(&ground, &own, Joined::Descendant).unwrap_err().contains("reapd's own"));
     }
+
+    #[test]
+    fn who_joins_by_a_session_passes_every_gate() {
+        let mut world = world();
+        world.add(12, 1, 10, 102).fact(12, |facts| {
+            facts.env = Ok(BTreeMap::from([(BString::from("REAPD_KEEP"), BString::from("1"))]));
+        });
+        // Its parent is outside of our pid namespace: who started it cannot be told.
+        world.add(13, 0, 10, 103);
+        joins(&world, &[10, 11], &[(12, "REAPD_KEEP=1"), (13, "a parent that cannot be seen")]);
+    }
+
+    #[test]
+    fn a_member_that_is_gone_is_not_listed_again() {
+        let mut world = world();
+        let known = [world.member(10, Joined::Root), world.member(11, Joined::Descendant)];
+        world.row(11, |row| row.state = State::Zombie);
+        assert_eq!(world.membership(&known).0, [10]);
+    }
+
+    #[test]
+    fn only_reapers_adopt() {
+        let mut world = world();
+        world.add(20, 1, 20, 40).row(10, |row| row.ppid = 20);
+        assert_eq!(
+            adopters(&world.look(), world.id(10)),
+            [world.id(1)],
+            "its starter is alive and adopts nobody"
+        );
+    }
+
+    #[test]
+    fn process_1_and_reapd_itself_are_named_as_such_whatever_the_table_shows() {
+        let mut world = world();
+        let (first, own) = (world.id(1), world.id(super::super::fixture::OWN));
+        // A table that does not even show reapd: a process file system with `hidepid`, or a torn scan.
+        world.remove(own.pid.number());
+        let look = world.look();
+        let ground = Ground {
+            judgement: &world.verdicts.judgements[0],
+            verdicts: &world.verdicts,
+            look: &look,
+            config: &world.config,
+            known: &[],
+        };
+        let refusal = |id: ProcessId| {
+            let facts = Ok(usual(id));
+            let newborn = Newborn { id, sid: 10, tty: 0, name: b"x", facts: &facts, sockets: None };
+            admit(&ground, &newborn, Joined::Descendant).unwrap_err()
+        };
+        assert_eq!(refusal(first), "process 1 is never touched");
+        assert_eq!(refusal(own), "it is reapd itself");
+    }
 }

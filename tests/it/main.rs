@@ -9,6 +9,7 @@ mod cases;
 mod channels;
 mod cli;
 mod config;
+mod forgetting;
 #[cfg(target_os = "linux")]
 mod crash;
 #[cfg(target_os = "linux")]

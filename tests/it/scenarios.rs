@@ -22,7 +22,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scenarios")
 }
 
-fn scenarios() -> Vec<PathBuf> {
+pub(crate) fn scenarios() -> Vec<PathBuf> {
     let only = std::env::var("REAPD_SCENARIO").unwrap_or_default();
     let mut found: Vec<PathBuf> = std::fs::read_dir(folder())
         .unwrap()
@@ -33,7 +33,7 @@ fn scenarios() -> Vec<PathBuf> {
     found
 }
 
-fn name(path: &Path) -> String {
+pub(crate) fn name(path: &Path) -> String {
     path.file_name().unwrap().to_string_lossy().into_owned()
 }
 
@@ -187,7 +187,7 @@ pub(crate) fn play(world: &str, config: Option<&str>) -> Result<(String, Vec<Loo
     Ok((text, played))
 }
 
-fn configuration(text: Option<&str>, home: Option<&bstr::BString>) -> Result<Config, String> {
+pub(crate) fn configuration(text: Option<&str>, home: Option<&bstr::BString>) -> Result<Config, String> {
     let rules: Vec<_> = judge::rules::ALL.iter().map(|rule| &rule.spec).collect();
     let home = home.map(|home| bstr::BStr::new(home.as_slice()));
     let context = config::Context { rules: &rules, home };
@@ -198,12 +198,23 @@ fn configuration(text: Option<&str>, home: Option<&bstr::BString>) -> Result<Con
     })
 }
 
-/// Judges and plans one look, as a sweep does it.
+/// Judges and plans one look, as a sweep does it that nobody watches.
 fn sweep(
     look: &mut Look,
     config: &Config,
     ledger: &mut Ledger,
     manner: Manner,
+) -> Result<(Verdicts, Plan), String> {
+    sweep_as(look, config, ledger, manner, &Asked::default())
+}
+
+/// The same, as it was asked for.
+pub(crate) fn sweep_as(
+    look: &mut Look,
+    config: &Config,
+    ledger: &mut Ledger,
+    manner: Manner,
+    asked: &Asked,
 ) -> Result<(Verdicts, Plan), String> {
     ledger.begin(look, &config.confirm);
     let candidates = judge::candidates(look, config);
@@ -216,9 +227,8 @@ fn sweep(
     }
     let (verdicts, notes) = judge::judge(look, config, &candidates, ledger);
     ledger.remember(look, &candidates, &verdicts, &notes);
-    let asked = Asked::default();
     loop {
-        let open: Vec<Question> = plan::questions(&verdicts, look, config, &asked)
+        let open: Vec<Question> = plan::questions(&verdicts, look, config, asked)
             .into_iter()
             .filter(|question| !look.answers.contains_key(question))
             .collect();
@@ -227,7 +237,7 @@ fn sweep(
         }
         answer(look, open, manner)?;
     }
-    let plan = plan::plan(&verdicts, look, config, &asked);
+    let plan = plan::plan(&verdicts, look, config, asked);
     Ok((verdicts, plan))
 }
 

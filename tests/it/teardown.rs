@@ -3,8 +3,9 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use reapd::act::processes::{Held, SignalError, raise_descriptor_limit};
-use reapd::model::id::Pid;
+use reapd::act::processes::{Held, HoldError, Pinned, SignalError, children_of, raise_descriptor_limit};
+use reapd::app::teardown::Interrupt;
+use reapd::model::id::{Identity, Pid};
 use reapd::model::outcome::{Closure, Outcome};
 use reapd::model::plan::Signal;
 
@@ -426,4 +427,74 @@ impl Drop for Freezer {
             std::thread::sleep(Duration::from_millis(5));
         }
     }
+}
+
+#[test]
+fn nobody_is_held_or_signalled_by_an_identity_that_is_not_wholly_its_own_c07_c08() {
+    let tree = Tree::plant("exec sleep 1000");
+    tree.find("sleep");
+    let id = look::row(tree.root).unwrap().id;
+    let boot = look::look_of(Vec::new()).snapshot.boot;
+    let identity = look::facts(id).unwrap().identity(&boot).unwrap();
+    assert!(Held::hold(&identity).is_ok());
+    let changes: [fn(&mut Identity); 6] = [
+        |wrong| wrong.boot.0.push('x'),
+        |wrong| wrong.id.start.0 += 1,
+        |wrong| wrong.uid.0 += 1,
+        |wrong| wrong.exe = None,
+        |wrong| wrong.exe.as_mut().unwrap().ino += 1,
+        |wrong| wrong.exe.as_mut().unwrap().dev += 1,
+    ];
+    for change in changes {
+        let mut wrong = identity.clone();
+        change(&mut wrong);
+        assert!(matches!(Held::hold(&wrong), Err(HoldError::IdentityChanged)), "{wrong:?}");
+    }
+    let mut older = id;
+    older.start.0 += 1;
+    assert!(matches!(Pinned::pin(older), Err(HoldError::IdentityChanged)), "a number alone is nobody");
+    assert!(children_of(older).is_err(), "nor are its children somebody's");
+    assert!(is_alive(tree.root));
+}
+
+#[test]
+fn a_root_that_goes_before_the_first_signal_leaves_its_tree_alone() {
+    let tree = Tree::plant("setsid sleep 1000 & sleep 1001");
+    let (child, root) = (tree.find_by_argument("1000"), tree.root);
+    let mut stage = Stage::new(&tree.nonce, &[root], &QUICK);
+    let plan = stage.plan();
+    assert_eq!(plan.teardowns[0].members.len(), 3);
+    tree::send(root, rustix::process::Signal::KILL);
+    until("the root's end", || !is_alive(root));
+    let report = stage.carry_out(&plan).remove(0);
+    assert_eq!(report.closure, Closure::Untouched, "{report:#?}");
+    assert!(report.members.iter().all(|member| member.signals.is_empty()));
+    assert!(is_alive(child), "nothing is proven of what it left");
+}
+
+#[test]
+fn who_only_seems_to_be_below_a_member_is_let_go() {
+    let tree = Tree::plant("sh -c 'sleep 1000; :' & sleep 1001");
+    let below = tree.find_by_argument("1000");
+    let middle = Pid::new(look::row(below).unwrap().ppid).unwrap();
+    let mut stage = Stage::new(&tree.nonce, &[tree.root], &QUICK);
+    let mut plan = stage.plan();
+    // As if the scan had seen another process under the middle's number, one that is gone by now.
+    let members = &mut plan.teardowns[0].members;
+    members.iter_mut().find(|member| member.identity.id.pid == middle).unwrap().identity.id.start.0 -= 1;
+    let report = stage.carry_out(&plan).remove(0);
+    let outcome = &by_pid(&report)[&below];
+    assert_eq!((&outcome.outcome, outcome.signals.len()), (&Outcome::IdentityChanged, 0), "{report:#?}");
+    assert!(is_alive(below));
+}
+
+#[test]
+fn who_was_asked_to_end_begins_no_tree() {
+    let tree = Tree::plant("exec sleep 1000");
+    tree.find("sleep");
+    let mut stage = Stage::new(&tree.nonce, &[tree.root], &QUICK);
+    stage.interrupt = Interrupt::Finish;
+    let report = stage.run();
+    assert_eq!(report.closure, Closure::Untouched);
+    assert!(is_alive(tree.root));
 }

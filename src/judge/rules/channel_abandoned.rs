@@ -71,6 +71,7 @@ fn weigh(case: &Case<'_>, settings: Settings<'_>) -> Found<Finding> {
 mod tests {
     use super::*;
     use crate::config::policy::Setting;
+    use crate::judge::rule::Holds;
     use crate::judge::rules::support::{ROOT, Says, Scene, listener, pipe, plain, stream};
     use crate::model::question::{ChannelKind, Family, FarEnd};
 
@@ -109,6 +110,27 @@ mod tests {
         let scene = browser().fd(ROOT, 3, pipe(FarEnd::Held)).held_by(ROOT, 3, &[60]).process(60, 1);
         let scene = scene.fd(60, 3, pipe(FarEnd::Gone)).fd(60, 4, pipe(FarEnd::Gone));
         check(&scene.other("server", 60, &[60], None), &Says::No("process 60 holds"));
+    }
+
+    #[test]
+    fn a_set_is_of_those_that_are_driven_over_the_very_same_descriptors_m4() {
+        // 60's own policy is about two descriptors; only where they are 3 and 4 do these say that nobody drives it.
+        let by = |read: u64, write: u64| {
+            let scene = browser().fd(ROOT, 3, pipe(FarEnd::Held)).held_by(ROOT, 3, &[60]).process(60, 1);
+            let scene = scene.fd(60, 3, pipe(FarEnd::Gone)).fd(60, 4, pipe(FarEnd::Gone));
+            scene.other("worker", 60, &[60], None).case(|case| {
+                let mut config = case.config.clone();
+                let worker = config.policies.iter_mut().find(|policy| policy.name == "worker").unwrap();
+                let only = &mut worker.reap_when[0].conditions[0];
+                only.rule = "channel-abandoned";
+                only.settings = [("read", Setting::Number(read)), ("write", Setting::Number(write))].into();
+                abandoned(&Case { config: &config, ..*case }, Ends { read: 3, write: 4 })
+                    .map(|finding| finding.holds)
+            })
+        };
+        assert_eq!(by(3, 4), Ok(Holds::Yes));
+        assert_eq!(by(5, 4), Ok(Holds::No));
+        assert_eq!(by(3, 5), Ok(Holds::No));
     }
 
     #[test]

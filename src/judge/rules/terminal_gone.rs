@@ -120,6 +120,14 @@ mod tests {
         check(&lost().facts(ROOT, ignored), &Says::No("it ignores SIGHUP"));
         check(&lost().fd(ROOT, 1, plain(ChannelKind::File)), &Says::No("its output goes to a file"));
         check(&lost().fd(ROOT, 1, pipe(FarEnd::Held)), &Says::No("its output is still read"));
+        for kind in [
+            ChannelKind::NamedFifo,
+            ChannelKind::Listener,
+            ChannelKind::Unconnected,
+            ChannelKind::Other("anon_inode:[eventfd]".into()),
+        ] {
+            check(&lost().fd(ROOT, 1, plain(kind)), &Says::No("its output may still be read"));
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use bstr::BString;
 use reapd::act::processes::Sight;
-use reapd::app::teardown::{Admission, Came, Event, Scene, carry_out};
+use reapd::app::teardown::{Admission, Came, Event, Interrupt, Scene, carry_out};
 use reapd::config::policy::{AdmitEnv, ArgumentsShown, Config, Confirm, JournalSettings, Keep, Limits};
 use reapd::model::id::{Pid, ProcessId};
 use reapd::model::known::Known;
@@ -38,6 +38,7 @@ pub(crate) struct Stage<'a> {
     pub(crate) verdicts: Verdicts,
     pub(crate) config: Config,
     pub(crate) refusal: Option<String>,
+    pub(crate) interrupt: Interrupt,
     pub(crate) journal: Result<Vec<String>, String>,
     /// How many lines the disk has room for.
     pub(crate) room: usize,
@@ -61,6 +62,7 @@ impl<'a> Stage<'a> {
             verdicts: Verdicts { judgements, protected: Vec::new() },
             config,
             refusal: None,
+            interrupt: Interrupt::GoOn,
             journal: Ok(Vec::new()),
             room: usize::MAX,
             looked: Duration::ZERO,
@@ -155,6 +157,10 @@ impl Scene for Stage<'_> {
             Ok(member) => Admission::Join(member),
             Err(why) => Admission::Spare(why),
         }
+    }
+
+    fn interrupt(&mut self) -> Interrupt {
+        self.interrupt
     }
 
     fn record(&mut self, event: &Event<'_>) -> Result<(), String> {
