@@ -37,12 +37,14 @@ def listen(address):
 
 
 def breed():
-    # A child every few milliseconds, and each outlives the signal that asks.
+    # A child every few milliseconds, and each outlives the signal that asks. Bounded, so that a sweep that fails cannot
+    # fill the table of processes.
     ignore_term()
-    while True:
+    for _ in range(2000):
         if os.fork() == 0:
-            os.execv("/bin/sleep", ["newborn", "600"])
+            os.execv("/bin/sleep", ["newborn", "60"])
         time.sleep(0.005)
+    time.sleep(60)
 
 
 def daemon(work):
