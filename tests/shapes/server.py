@@ -116,8 +116,9 @@ with open(file + ".new", "w") as out:
 os.rename(file + ".new", file)
 
 if "leader-ends" in words:
-    # The first thread ends and the others run on: state Z, and alive.
-    threading.Thread(target=wait).start()
+    # The first thread ends and the others run on: state Z, and alive. Its environment reads empty then, so that nobody
+    # finds it by its mark: it ends by itself.
+    threading.Thread(target=lambda: (time.sleep(60), os._exit(0))).start()
     import ctypes
 
     ctypes.CDLL(None).pthread_exit(None)
