@@ -18,6 +18,8 @@ use climb::{Climb, Progress};
 use walk::Adopters;
 
 mod climb;
+mod close;
+mod send;
 mod walk;
 
 /// More than so many are not waited for one by one: each wake-up looks at all of them.

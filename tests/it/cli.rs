@@ -35,6 +35,7 @@ impl Home {
     fn run(&self, args: &[&str]) -> Ran {
         let mut command = self.bare();
         command.arg("--config").arg(self.config()).arg("--state-dir").arg(self.state()).args(args);
+        let _turn = args.contains(&"sweep").then(crate::turn::turn);
         Ran::of(&mut command)
     }
 

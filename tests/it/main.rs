@@ -14,6 +14,8 @@ mod desk;
 #[cfg(target_os = "linux")]
 mod observe;
 #[cfg(target_os = "linux")]
+mod other_user;
+#[cfg(target_os = "linux")]
 mod planted;
 mod scenarios;
 #[cfg(target_os = "linux")]
@@ -21,4 +23,7 @@ mod shown;
 mod support;
 #[cfg(target_os = "linux")]
 mod teardown;
+#[cfg(target_os = "linux")]
+mod terminal;
 mod tidy;
+mod turn;

@@ -1,17 +1,17 @@
 //! One tree on its ladder: its handles, and what became of each member.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use crate::act::processes::{Held, HoldError, Pinned, SignalError};
+use crate::act::processes::{Held, HoldError};
 use crate::model::id::{Pid, ProcessId};
 use crate::model::moment::Moment;
 use crate::model::outcome::{Closure, MemberOutcome, Outcome, Report};
-use crate::model::plan::{Joined, Member, Signal, Spared, Teardown};
-use crate::model::table::State;
+use crate::model::plan::{Joined, Member, Spared, Teardown};
 use crate::plan::escalation::{Escalation, Refusal, Search, Step};
 
+use super::send::Sent;
 use super::walk::Adopters;
-use super::{Admission, Came, Event, Scene};
+use super::{Event, Scene};
 
 /// What one step brought.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,15 +38,15 @@ pub(super) struct Climb<'a> {
     /// Who would adopt what the tree leaves behind.
     pub(super) reapers: Vec<ProcessId>,
     /// Whether who is killed last must be chosen anew.
-    anchors: Anchors,
-    outcomes: BTreeMap<ProcessId, MemberOutcome>,
+    pub(super) anchors: Anchors,
+    pub(super) outcomes: BTreeMap<ProcessId, MemberOutcome>,
     /// Who was seen gone since that was last written down.
-    unsaid: Vec<ProcessId>,
+    pub(super) unsaid: Vec<ProcessId>,
     /// Why something that was done could not be written down.
-    unwritten: Option<String>,
-    stood_down: Option<String>,
-    span: (Moment, Moment),
-    over: Option<Closure>,
+    pub(super) unwritten: Option<String>,
+    pub(super) stood_down: Option<String>,
+    pub(super) span: (Moment, Moment),
+    pub(super) over: Option<Closure>,
 }
 
 /// Whether children could be listed.
@@ -59,7 +59,7 @@ pub(super) enum Eyes {
 
 /// Whether the choice of those who are killed last is up to date.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Anchors {
+pub(super) enum Anchors {
     Stale,
     Chosen,
 }
@@ -274,112 +274,6 @@ impl<'a> Climb<'a> {
         }
     }
 
-    fn signal<S: Scene>(&mut self, id: ProcessId, signal: Signal, scene: &mut S) -> Sent {
-        let Some(mut held) = self.held.get(&id) else {
-            self.machine.refused(id, Refusal::Denied);
-            return Sent::No;
-        };
-        let mut sent = held.signal(signal);
-        if matches!(sent, Err(SignalError::IdentityChanged)) && self.was_about_to_exec(id) {
-            match self.held_anew(id, scene) {
-                Some(again) => held = self.held.entry(id).insert_entry(again).into_mut(),
-                None => {
-                    self.refuse(id, Outcome::IdentityChanged, Refusal::IdentityChanged);
-                    return Sent::No;
-                }
-            }
-            sent = held.signal(signal);
-        }
-        // Nobody forks any more once KILL is pending (copy_process() refuses), and ending takes longer than this
-        // read: the list is whole now, and a moment later a reaper has the children.
-        let children = match signal {
-            Signal::Kill if sent.is_ok() => held.children().unwrap_or_default(),
-            Signal::Hup
-            | Signal::Int
-            | Signal::Quit
-            | Signal::Usr1
-            | Signal::Usr2
-            | Signal::Term
-            | Signal::Kill => Vec::new(),
-        };
-        let was_sent = if sent.is_ok() { Sent::Yes } else { Sent::No };
-        match sent {
-            Ok(()) => {
-                if let Some(outcome) = self.outcomes.get_mut(&id) {
-                    outcome.signals.push(signal);
-                }
-            }
-            Err(SignalError::Gone) => self.gone(id, scene.now()),
-            Err(SignalError::Denied) => self.refuse(id, Outcome::Denied, Refusal::Denied),
-            Err(SignalError::IdentityChanged) => {
-                self.refuse(id, Outcome::IdentityChanged, Refusal::IdentityChanged);
-            }
-            Err(SignalError::Failed(error)) => {
-                self.refuse(
-                    id,
-                    Outcome::Survived(format!("the signal could not be sent: {error}")),
-                    Refusal::Denied,
-                );
-            }
-        }
-        self.consider_children(id, &children, scene);
-        was_sent
-    }
-
-    /// Says whether a member was surely or likely seen between fork(2) and execve(2) (CASES C26): it was born during
-    /// the teardown, or ran its parent's own program when it was planned. Its membership comes from its parent, and
-    /// not from the program. The root's proof is of the program it ran, so it is never one of these.
-    fn was_about_to_exec(&self, id: ProcessId) -> bool {
-        if id == self.teardown.judgement.root {
-            return false;
-        }
-        let exe = |id: &ProcessId| self.members.get(id).and_then(|member| member.identity.exe);
-        let is_planned = self.teardown.members.iter().any(|member| member.identity.id == id);
-        let parent = self
-            .held
-            .get(&id)
-            .and_then(|held| self.members.keys().find(|above| above.pid.number() == held.first_sight().ppid));
-        !is_planned || parent.is_some_and(|parent| exe(parent) == exe(&id))
-    }
-
-    /// Lets a member that ran another program pass all gates once more, as what it is now.
-    fn held_anew<S: Scene>(&self, id: ProcessId, scene: &mut S) -> Option<Held> {
-        let old = self.held.get(&id)?;
-        let pinned = Pinned::pin(id).ok()?;
-        // While the old handle's process lives, the number and start are its own.
-        if old.is_gone() {
-            return None;
-        }
-        match scene.admit(self.teardown, pinned.sight(), Came::Below(self.teardown.judgement.root)) {
-            Admission::Join(member) => pinned.hold(&member.identity).ok(),
-            Admission::Spare(_) => None,
-        }
-    }
-
-    /// Returns the newest live member of each session that a member leads: it is the least likely to have children.
-    fn newest_of_each_session(&self) -> BTreeSet<ProcessId> {
-        let led = self.led_sessions();
-        let mut newest: BTreeMap<i32, ProcessId> = BTreeMap::new();
-        for id in self.machine.live() {
-            let Some(sid) = self.held.get(&id).map(|held| held.first_sight().sid) else { continue };
-            if led.binary_search(&sid).is_err() {
-                continue;
-            }
-            let entry = newest.entry(sid).or_insert(id);
-            if (entry.start, entry.pid) < (id.start, id.pid) {
-                *entry = id;
-            }
-        }
-        newest.into_values().collect()
-    }
-
-    fn refuse(&mut self, id: ProcessId, outcome: Outcome, why: Refusal) {
-        self.machine.refused(id, why);
-        if let Some(noted) = self.outcomes.get_mut(&id) {
-            noted.outcome = outcome;
-        }
-    }
-
     /// Works out membership from a fresh table and takes in whoever is new.
     fn rescan<S: Scene>(&mut self, scene: &mut S) -> Search {
         let known: Vec<Member> = self.members.values().cloned().collect();
@@ -406,95 +300,5 @@ impl<'a> Climb<'a> {
             self.spared.entry(spared.id).or_insert(spared.why);
         }
         found
-    }
-
-    fn finish<S: Scene>(&mut self, closure: Closure, scene: &mut S) {
-        let now = scene.now();
-        let left: Vec<ProcessId> = self.held.keys().copied().collect();
-        for id in left {
-            let Some(held) = self.held.get(&id) else { continue };
-            if held.is_gone() {
-                self.gone(id, now);
-                continue;
-            }
-            let state = held.sight().map_or("unreadable", |sight| describe(sight.state));
-            if let Some(outcome) = self.outcomes.get_mut(&id)
-                && matches!(outcome.outcome, Outcome::Survived(_))
-            {
-                outcome.outcome = Outcome::Survived(state.to_owned());
-            }
-        }
-        self.held.clear();
-        let closure = match (closure, self.sight) {
-            (Closure::Gone, Eyes::Blind) => Closure::NotProven,
-            (closure, Eyes::Open | Eyes::Blind) => closure,
-        };
-        if closure == Closure::Untouched {
-            self.stood_down = Some("its root was not surely the judged process any more".to_owned());
-        }
-        self.over = Some(closure);
-        self.span.1 = now;
-        self.write_outcome(scene);
-    }
-
-    fn end_untouched(&mut self, why: &str, now: Moment) {
-        for (id, outcome) in &mut self.outcomes {
-            if self.held.contains_key(id) {
-                outcome.outcome = Outcome::Survived("left alone".to_owned());
-            }
-        }
-        self.held.clear();
-        self.stood_down = Some(why.to_owned());
-        self.over = Some(Closure::Untouched);
-        self.span.1 = now;
-    }
-
-    fn write_outcome<S: Scene>(&mut self, scene: &mut S) {
-        let report = Report {
-            root: self.teardown.judgement.root,
-            policy: self.teardown.judgement.policy.clone(),
-            stood_down: self.stood_down.clone(),
-            members: self.outcomes.values().cloned().collect(),
-            spared: self.spared.iter().map(|(id, why)| Spared { id: *id, why: why.clone() }).collect(),
-            closure: self.over.unwrap_or(Closure::Untouched),
-            span: self.span,
-        };
-        self.write(&Event::Outcome(&report), scene);
-    }
-
-    /// Writes down who was seen gone: after a crash only a root that is on record as gone lets its members be ended
-    /// (REDTEAM F12).
-    fn write_gone<S: Scene>(&mut self, scene: &mut S) {
-        if self.unsaid.is_empty() {
-            return;
-        }
-        let ids = std::mem::take(&mut self.unsaid);
-        self.write(&Event::SeenGone { root: self.teardown.judgement.root, ids: &ids }, scene);
-    }
-
-    /// Writes down what was done. It cannot be undone, so a record that fails ends nothing but what was not begun.
-    fn write<S: Scene>(&mut self, event: &Event<'_>, scene: &mut S) {
-        if let Err(why) = scene.record(event) {
-            self.unwritten.get_or_insert(why);
-        }
-    }
-}
-
-/// Whether a signal went out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Sent {
-    Yes,
-    No,
-}
-
-fn describe(state: State) -> &'static str {
-    match state {
-        State::Running => "running",
-        State::Sleeping => "sleeping",
-        State::Uninterruptible => "uninterruptible, or in a frozen cgroup",
-        State::Stopped => "stopped",
-        State::Zombie => "its main thread is dead, and others run",
-        State::Dead => "on its way out",
-        State::Other(_) => "in an unknown state",
     }
 }
