@@ -109,6 +109,7 @@ fn as_user(user: u32) -> Vec<String> {
 }
 
 #[test]
+#[expect(clippy::print_stderr, reason = "who reads the tests' output must know what was not tested")]
 fn others_are_not_judged_and_the_own_configured_server_is_b23() {
     if !rustix::process::geteuid().is_root() || !Path::new(PYTHON).exists() {
         eprintln!("skipped: only root can start processes of another user, with {PYTHON}");

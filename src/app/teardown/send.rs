@@ -19,13 +19,11 @@ impl Climb<'_> {
         };
         let mut sent = held.signal(signal);
         if matches!(sent, Err(SignalError::IdentityChanged)) && self.was_about_to_exec(id) {
-            match self.held_anew(id, scene) {
-                Some(again) => held = self.held.entry(id).insert_entry(again).into_mut(),
-                None => {
-                    self.refuse(id, Outcome::IdentityChanged, Refusal::IdentityChanged);
-                    return Sent::No;
-                }
-            }
+            let Some(again) = self.held_anew(id, scene) else {
+                self.refuse(id, Outcome::IdentityChanged, Refusal::IdentityChanged);
+                return Sent::No;
+            };
+            held = self.held.entry(id).insert_entry(again).into_mut();
             sent = held.signal(signal);
         }
         // Nobody forks any more once KILL is pending (copy_process() refuses), and ending takes longer than this
