@@ -9,6 +9,7 @@ use super::memory;
 use super::trouble::Trouble;
 use crate::config::policy::{AdmitEnv, Capture, Config};
 use crate::judge::ledger::Begun;
+use crate::judge::protect::protected;
 use crate::judge::{self, Candidates, Ledger, Notes};
 use crate::model::id::ProcessId;
 use crate::model::keep::KeepMark;
@@ -131,7 +132,24 @@ pub fn plan(
     asked: &Asked,
 ) -> Plan {
     gather(eyes, look, |look| plan::questions(verdicts, look, config, asked));
-    plan::plan(verdicts, look, config, asked)
+    let mut verdicts = verdicts.clone();
+    protect_asked(look, config, &mut verdicts);
+    plan::plan(&verdicts, look, config, asked)
+}
+
+/// Adds whoever must never be touched among those whose facts were asked: whom plan would take in, judge need not have
+/// looked at.
+pub fn protect_asked(look: &Look, config: &Config, verdicts: &mut Verdicts) {
+    let asked: Vec<ProcessId> = look
+        .answers
+        .keys()
+        .filter_map(|question| if let Question::Facts(id) = question { Some(*id) } else { None })
+        .collect();
+    for (id, why) in protected(look, config, &asked) {
+        if !verdicts.protected.iter().any(|(known, _)| *known == id) {
+            verdicts.protected.push((id, why));
+        }
+    }
 }
 
 /// Asks what `next` wants to know until it wants nothing more, or for as many turns as there may be.

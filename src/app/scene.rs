@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::journal::entry::{By, Event as Entry};
 use super::journal::{Durability, Journal};
-use super::look::{Eyes, gather, take};
+use super::look::{Eyes, gather, protect_asked, take};
 use super::memory::valid_marks;
 use super::signals;
 use super::teardown::{Admission, Came, Event, Interrupt, Scene};
@@ -13,7 +13,9 @@ use super::trouble::chain;
 use crate::act::processes::Sight as Newcomer;
 use crate::config::policy::Config;
 use crate::judge::Ledger;
-use crate::judge::protect::protected;
+use crate::judge::protect::{by_facts, is_shared, protected};
+use crate::judge::rule::Blank;
+use crate::model::facts::Facts;
 use crate::model::id::ProcessId;
 use crate::model::keep::KeepMark;
 use crate::model::known::{Known, Reason, Unknown};
@@ -88,6 +90,18 @@ impl Stand<'_, '_> {
         }
     }
 
+    /// Says why a newborn process must not be touched: it is in no verdict, since nobody has looked at it before.
+    fn kept(&self, newborn: &Newcomer, facts: &Known<Facts>) -> Option<String> {
+        if is_shared(&newborn.name) {
+            return Some(format!("{} serves more than one owner", newborn.name));
+        }
+        match by_facts(&self.look, self.config, facts.as_ref().ok()?) {
+            Ok(reason) => reason,
+            Err(Blank::Unknown(why)) => Some(format!("could not tell whether it is kept: {why}")),
+            Err(Blank::Ask(_)) => Some("could not tell whether it is kept: not asked".to_owned()),
+        }
+    }
+
     fn ask(&mut self, question: &Question) -> Known<Answer> {
         let answers = self.eyes.answer(&self.look.snapshot, std::slice::from_ref(question));
         let answer = answers.into_iter().find(|(asked, _)| asked == question).map(|(_, answer)| answer);
@@ -119,6 +133,16 @@ fn still_condemned(teardown: &Teardown, now: &[Judgement]) -> Result<(), String>
     }
 }
 
+/// Says why a tree must not be signalled now, if one of its members is protected that was not when it was planned: a
+/// person may have said "keep" of it while the question stood on the screen.
+fn still_unprotected(teardown: &Teardown, protected: &[(ProcessId, String)]) -> Result<(), String> {
+    let is_member = |id| teardown.members.iter().any(|member| member.identity.id == id);
+    match protected.iter().find(|(id, _)| is_member(*id)) {
+        Some((id, why)) => Err(format!("right before the signal: its member {id} is kept, {why}")),
+        None => Ok(()),
+    }
+}
+
 impl Scene for Stand<'_, '_> {
     fn now(&mut self) -> Moment {
         self.eyes.clocks().boot
@@ -142,6 +166,7 @@ impl Scene for Stand<'_, '_> {
             self.verdicts = sight.verdicts;
         }
         still_condemned(teardown, &self.verdicts.judgements)
+            .and_then(|()| still_unprotected(teardown, &self.verdicts.protected))
     }
 
     fn adopters(&mut self, teardown: &Teardown) -> Vec<ProcessId> {
@@ -163,6 +188,7 @@ impl Scene for Stand<'_, '_> {
             })
         };
         gather(self.eyes, &mut look, wanted);
+        protect_asked(&look, self.config, &mut self.verdicts);
         let mut found = membership(&self.ground(teardown, &look, known));
         self.look = look;
         if self.by == By::Resumed {
@@ -181,6 +207,9 @@ impl Scene for Stand<'_, '_> {
             let Answer::Facts(facts) = answer else { return Err(misfit()) };
             Ok(*facts)
         });
+        if let Some(why) = self.kept(newborn, &facts) {
+            return Admission::Spare(why);
+        }
         let leads = newborn.sid == newborn.id.pid.number();
         let sockets = leads.then(|| {
             self.ask(&Question::Sockets(newborn.id)).and_then(|answer| {
@@ -401,5 +430,114 @@ mod tests {
         assert!(now(|judgement| judgement.root.start.0 += 1).is_err());
         assert!(now(|judgement| judgement.identity.as_mut().unwrap().uid = Uid(0)).is_err());
         assert!(now(|judgement| judgement.identity = Err(Unknown::new(Reason::Denied, "exe"))).is_err());
+    }
+
+    #[test]
+    fn a_member_that_is_kept_by_now_stops_the_first_signal() {
+        let teardown = sample::teardown(10, "p");
+        let kept = |pid| [(sample::process(pid), "it was marked with `reapd keep`".to_owned())];
+        assert_eq!(still_unprotected(&teardown, &kept(12)), Ok(()), "somebody else");
+        assert!(still_unprotected(&teardown, &kept(11)).unwrap_err().contains("member 11 is kept"));
+    }
+
+    /// Everybody has the same facts, but for the environment.
+    struct Marked {
+        env: Known<std::collections::BTreeMap<bstr::BString, bstr::BString>>,
+    }
+
+    impl Eyes for Marked {
+        fn table(&mut self) -> Result<crate::model::look::Snapshot, crate::app::trouble::Trouble> {
+            Ok(sample::snapshot(&[]))
+        }
+
+        fn answer(
+            &mut self,
+            _: &crate::model::look::Snapshot,
+            questions: &[Question],
+        ) -> Vec<(Question, Known<Answer>)> {
+            let unknown = || Unknown::new(Reason::NotAsked, "");
+            let facts = |id| Facts {
+                id,
+                uid: Ok(Uid(1000)),
+                argv: Ok(vec!["/usr/bin/work".into()]),
+                exe: Ok(crate::model::facts::Executable {
+                    path: "/usr/bin/work".into(),
+                    file: crate::model::id::FileId { dev: 1, ino: 2 },
+                }),
+                cwd: Err(unknown()),
+                env: self.env.clone(),
+                cgroup: Err(unknown()),
+                namespaces: Err(unknown()),
+                tracer: Err(unknown()),
+                hangup: Err(unknown()),
+                freezer: Err(unknown()),
+                unique: None,
+            };
+            let answer = |question: &Question| {
+                let Question::Facts(id) = question else { return Err(unknown()) };
+                Ok(Answer::Facts(Box::new(facts(*id))))
+            };
+            questions.iter().map(|question| (question.clone(), answer(question))).collect()
+        }
+
+        fn clocks(&mut self) -> crate::model::moment::Clocks {
+            sample::snapshot(&[]).began
+        }
+
+        fn pin(&mut self, _: &[ProcessId]) {}
+    }
+
+    /// Lets a newborn of this name come to the gates.
+    fn admitted(name: &str, env: &[(&str, &str)], config: &Config) -> Admission {
+        let env = env.iter().map(|&(name, value)| (name.into(), value.into())).collect();
+        let mut eyes = Marked { env: Ok(env) };
+        let base = tempfile::tempdir().unwrap();
+        let state = crate::app::state::State::open(&base.path().join("state")).unwrap();
+        let clocks = sample::snapshot(&[]).began;
+        let boot = crate::model::id::BootId("b".into());
+        let mut journal = Journal::open(&state, config.journal, &boot, clocks).unwrap();
+        let mut stand = Stand {
+            eyes: &mut eyes,
+            config,
+            ledger: &Ledger::default(),
+            journal: &mut journal,
+            by: By::Hand,
+            look: Look::new(sample::snapshot(&[])),
+            verdicts: Verdicts::default(),
+            fresh_marks: &|| Some(Vec::new()),
+            checked: None,
+            unwritten: None,
+        };
+        let newborn = Newcomer {
+            id: sample::process(12),
+            ppid: 10,
+            pgid: 10,
+            sid: 10,
+            tty: 0,
+            state: crate::model::table::State::Sleeping,
+            threads: 1,
+            name: name.into(),
+        };
+        stand.admit(&sample::teardown(10, "p"), &newborn, Came::Below(sample::process(10)))
+    }
+
+    #[test]
+    fn newborn_ones_that_are_kept_or_shared_never_join() {
+        let config = sample::config();
+        let is_spared = |admission| matches!(admission, Admission::Spare(_));
+        assert!(!is_spared(admitted("work", &[], &config)));
+        assert!(is_spared(admitted("tmux: server", &[], &config)), "a multiplexer serves others");
+        assert!(is_spared(admitted("work", &[("REAPD_KEEP", "yes")], &config)));
+        let keeping = Config {
+            keep: crate::config::policy::Keep {
+                programs: vec![crate::config::policy::Glob {
+                    text: "work".into(),
+                    parts: vec![crate::config::policy::GlobPart::Literal("work".into())],
+                }],
+                ..crate::config::policy::Keep::default()
+            },
+            ..config
+        };
+        assert!(is_spared(admitted("work", &[], &keeping)), "[keep] programs");
     }
 }

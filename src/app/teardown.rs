@@ -132,12 +132,19 @@ pub fn carry_out<S: Scene>(plan: &Plan, scene: &mut S) -> Vec<Report> {
             begun += 1;
             busy = Busy::Yes;
         }
-        for climb in climbs.iter_mut().take(begun) {
+        let mut scan = None;
+        for (at, climb) in climbs.iter_mut().take(begun).enumerate() {
             match turn(climb, scene, &mut adopters) {
                 Progress::Again => busy = Busy::Yes,
                 Progress::Wait(until) => wake = Some(wake.map_or(until, |wake| wake.min(until))),
+                Progress::Scan => scan = scan.or(Some(at)),
                 Progress::Over => {}
             }
+        }
+        // A fresh table takes long: one in each round, and only when nobody is to be signalled or followed.
+        if let (Busy::No, Some(climb)) = (busy, scan.and_then(|at| climbs.get_mut(at))) {
+            climb.verify(scene);
+            busy = Busy::Yes;
         }
         let until = match (busy, wake) {
             (Busy::Yes, _) => Instant::now(),
@@ -168,7 +175,7 @@ fn turn<S: Scene>(climb: &mut Climb<'_>, scene: &mut S, adopters: &mut Adopters)
     for _ in 0..TURN {
         match climb.step(scene, adopters) {
             Progress::Again => {}
-            progress @ (Progress::Wait(_) | Progress::Over) => return progress,
+            progress @ (Progress::Wait(_) | Progress::Scan | Progress::Over) => return progress,
         }
     }
     Progress::Again

@@ -19,12 +19,13 @@ use super::story::{self, finding, remembered};
 use super::trouble::Trouble;
 use super::words::{age, homely, size};
 use crate::config::policy::{ArgumentsShown, Config, Policy};
+use crate::judge::protect::protected;
 use crate::model::escape::escape;
 use crate::model::id::{Pid, ProcessId};
 use crate::model::look::Look;
 use crate::model::ownership::{Parentage, ancestors, parentage};
 use crate::model::plan::{Plan, Wait};
-use crate::model::table::Row;
+use crate::model::table::{Row, State};
 use crate::model::verdict::{Judgement, Verdict};
 use crate::plan::{Asked, Pace};
 
@@ -114,9 +115,12 @@ impl Alive<'_> {
         all().filter(|judgement| judgement.tree.contains(&self.row.id)).collect()
     }
 
-    fn protected(&self) -> Option<&str> {
+    /// Returns why it is never touched. Protected roots drop out before they are judged (B11, B49), so that the
+    /// verdicts alone do not tell.
+    fn protected(&self) -> Option<String> {
         let id = self.row.id;
-        self.seen.verdicts.protected.iter().find(|(known, _)| *known == id).map(|(_, why)| why.as_str())
+        let known = self.seen.verdicts.protected.iter().find(|(known, _)| *known == id).cloned();
+        known.or_else(|| protected(self.look(), self.config(), &[id]).pop()).map(|(_, why)| why)
     }
 
     fn waits(&self, judgement: &Judgement) -> Option<&Wait> {
@@ -127,7 +131,7 @@ impl Alive<'_> {
     /// Returns the verdict in the words of the screen.
     fn headline(&self) -> String {
         if let Some(why) = self.protected() {
-            return format!("KEEP: protected, {}", legible::text(why));
+            return format!("KEEP: protected, {}", legible::text(&why));
         }
         let judgements = self.judgements();
         let goes = |judgement: &&&Judgement| {
@@ -166,7 +170,9 @@ impl Alive<'_> {
             let _ = writeln!(text, "{policy}   does not match: {why}");
         }
         let _ = writeln!(text, "\n{}", self.parent());
-        let _ = writeln!(text, "Keep it for good:   reapd keep {}", self.row.id);
+        if self.protected().is_none() {
+            let _ = writeln!(text, "Keep it for good:   reapd keep {}", self.row.id);
+        }
         text
     }
 
@@ -212,9 +218,13 @@ impl Alive<'_> {
             .filter(|policy| !matched(policy))
             .map(|policy| {
                 let why = match argv {
+                    None if self.row.state == State::Zombie => "its first thread has ended".to_owned(),
                     None => "it belongs to another user, or to the kernel".to_owned(),
                     Some(Err(unknown)) => legible::text(&unknown.to_string()),
                     Some(Ok(argv)) => mismatch(policy, argv, exe).unwrap_or_else(|| {
+                        if self.protected().is_some() {
+                            return "its form fits, and it is protected".to_owned();
+                        }
                         "its form fits, but it is judged with the tree it belongs to, or [scope] leaves it out"
                             .to_owned()
                     }),
@@ -264,7 +274,7 @@ impl Alive<'_> {
             "start": self.row.id.start.0,
             "state": "alive",
             "headline": self.headline(),
-            "protected": self.protected().map(legible::text),
+            "protected": self.protected().as_deref().map(legible::text),
             "trees": judgements.iter().map(|judgement| tree(self.seen, judgement)).collect::<Vec<_>>(),
             "does_not_match": others,
             "waiting": waiting,

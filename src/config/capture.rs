@@ -148,4 +148,21 @@ mod tests {
         assert!(can_fill(&Match::McpConfigured, &cwd));
         assert!(can_fill(&shape(&[]), &Capture::Env { name: "X".into(), strip: None }));
     }
+
+    proptest::proptest! {
+        #[test]
+        fn whatever_is_captured_was_given_and_is_harmless_s3(
+            argv in proptest::collection::vec(proptest::collection::vec(proptest::prelude::any::<u8>(), 0..6), 0..6),
+            at in 0_usize..6,
+            joined in proptest::prelude::any::<bool>(),
+        ) {
+            let mut argv: Vec<BString> = argv.into_iter().map(BString::from).collect();
+            let at = at.min(argv.len());
+            argv.insert(at, if joined { "--cwd=/a\u{1b}".into() } else { "--cwd".into() });
+            if let Some(value) = capture(&flag("--cwd", None), &argv, &BTreeMap::new()).get("x") {
+                proptest::prop_assert!(argv.iter().skip(1).any(|word| word.ends_with(value)));
+                proptest::prop_assert!(!value.is_empty() && value.chars().all(|letter| !letter.is_control()));
+            }
+        }
+    }
 }

@@ -16,7 +16,7 @@ use crate::model::verdict::{Judgement, LineFinding, LineList, Lookalike, Mode, V
 
 use super::candidates::{Candidate, Candidates, captures, still_fits};
 use super::case::Case;
-use super::ledger::{LastingKey, Ledger, Suspicion};
+use super::ledger::{LastingKey, Ledger, Suspicion, fingerprint};
 use super::{vetoes, weigh};
 
 /// What one assessment came to.
@@ -199,14 +199,15 @@ fn unidentified(case: &Case<'_>, judgement: &Judgement) -> Option<Unknown> {
 /// closer together than `apart` count once.
 fn confirm(case: &Case<'_>, judgement: &Judgement, line: usize) -> Suspicion {
     let now = case.look.snapshot.began.boot;
+    let asked = case.policy.reap_when.get(line).map_or(0, fingerprint);
     let earlier = judgement
         .identity
         .as_ref()
         .ok()
         .and_then(|identity| case.memory.suspicion(identity, &case.policy.name))
-        .filter(|earlier| earlier.line == line);
+        .filter(|earlier| (earlier.line, earlier.asked) == (line, asked));
     match earlier {
-        None => Suspicion { line, since: now, counted: now, looks: 1 },
+        None => Suspicion { line, asked, since: now, counted: now, looks: 1 },
         Some(earlier) if now.since(earlier.counted) >= case.config.confirm.apart => {
             Suspicion { counted: now, looks: earlier.looks.saturating_add(1), ..earlier }
         }

@@ -221,46 +221,40 @@ pub fn is_below(path: &BStr, root: &crate::config::policy::Glob) -> bool {
 
 /// Returns for each matched root who counts as inside its tree.
 ///
-/// Descendants do. Somebody in a session or group that the root leads does only when nobody outside is its living
-/// parent: `server | my-analysis` puts the user's own work into the group that the server leads (REDTEAM F4).
+/// Descendants do, and adopted ones in a session that somebody inside leads: a session passes to nobody but descendants
+/// (setsid(2)). A process group may hold the user's own work of the same job (`server | my-analysis`, REDTEAM F4), also
+/// after the shell that joined the two is gone, so a group makes nobody inside: who reads the server's output, or is
+/// connected to it, is then somebody outside. These are the same sessions that plan recruits from, so that nobody goes
+/// with a tree who was not looked at for vetoes.
 fn trees(look: &Look, matched: &[(ProcessId, usize)]) -> BTreeMap<ProcessId, Vec<ProcessId>> {
     let table = &look.snapshot.table;
-    let leaders: BTreeSet<i32> = matched.iter().map(|(id, _)| id.pid.number()).collect();
-    let mut led: BTreeMap<i32, Vec<&Row>> = BTreeMap::new();
+    let mut adopted: BTreeMap<i32, Vec<&Row>> = BTreeMap::new();
     for row in table.rows() {
-        for leader in BTreeSet::from([row.sid, row.pgid]) {
-            if leaders.contains(&leader) && row.id.pid.number() != leader {
-                led.entry(leader).or_default().push(row);
-            }
+        if row.sid > 0
+            && row.sid != row.id.pid.number()
+            && matches!(parentage(table, &look.reapers, row), Parentage::Adopted(_))
+        {
+            adopted.entry(row.sid).or_default().push(row);
         }
     }
     let mut trees = BTreeMap::new();
     for &(root, _) in matched {
         let mut tree = descendants(table, root);
         let mut inside: BTreeSet<Pid> = tree.iter().map(|id| id.pid).collect();
-        let near = led.get(&root.pid.number()).map(Vec::as_slice).unwrap_or_default();
-        // To a fixed point: a session member may be the parent of another.
-        loop {
-            let before = tree.len();
-            for row in near {
+        let mut at = 0;
+        // The tree grows while it is walked: who joins may lead a session too.
+        while let Some(leader) = tree.get(at) {
+            for row in adopted.get(&leader.pid.number()).into_iter().flatten() {
                 if inside.contains(&row.id.pid) || row.id.start < root.start {
                     continue;
                 }
-                let joins = match parentage(table, &look.reapers, row) {
-                    Parentage::Living(parent) => inside.contains(&parent.pid),
-                    Parentage::Adopted(_) | Parentage::None => true,
-                };
-                if joins {
-                    for id in descendants(table, row.id) {
-                        if inside.insert(id.pid) {
-                            tree.push(id);
-                        }
+                for id in descendants(table, row.id) {
+                    if inside.insert(id.pid) {
+                        tree.push(id);
                     }
                 }
             }
-            if tree.len() == before {
-                break;
-            }
+            at += 1;
         }
         tree.retain(|&id| id == root || table.get(id).is_some_and(|row| !row.is_gone()));
         trees.insert(root, tree);

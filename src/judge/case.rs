@@ -9,7 +9,7 @@ use crate::model::facts::Facts;
 use crate::model::id::{Pid, ProcessId};
 use crate::model::known::{Known, Reason, Unknown};
 use crate::model::look::Look;
-use crate::model::ownership::{Parentage, parentage};
+use crate::model::ownership::{Parentage, is_parent_hidden, parentage};
 use crate::model::question::{
     Activity, Answer, Channel, Connection, Family, Holders, Listener, Owner, PathAnswer, Peer, Question,
     Sockets,
@@ -169,7 +169,8 @@ impl<'a> Case<'a> {
 
     /// Returns the live outside peers of the tree's *accepted* connections, and its pending clients.
     ///
-    /// A connection counts as accepted when it bears the name of one of the tree's listeners. A peer that is gone
+    /// A connection counts as accepted when it bears the name of one of the tree's listeners, or one that no caller is
+    /// given: the listener may be closed, or somebody else's, by now. A peer that is gone
     /// (inode 0) or belongs to a member is no client; a peer that the kernel did not name is unknown.
     pub fn clients(&self) -> Found<Vec<Client>> {
         let sockets = self.sockets()?;
@@ -219,6 +220,20 @@ impl<'a> Case<'a> {
             Parentage::Living(parent) if !self.tree.contains(&parent) => Some(parent),
             Parentage::Living(_) | Parentage::Adopted(_) | Parentage::None => None,
         }
+    }
+
+    /// Says why nobody can tell whether the root has a living parent: it has one that the table does not show. Where
+    /// other users' processes are hidden, that one is as likely the living sudo(8), cron(8) or sshd(8).
+    pub fn parent_seen(&self) -> Found<()> {
+        if !is_parent_hidden(&self.look.snapshot.table, self.root) {
+            return Ok(());
+        }
+        let (reason, what) = match self.root.ppid {
+            // proc_pid_stat(5): it came into our pid namespace from outside, e.g. by `docker exec` (A20, B25).
+            0 => (Reason::Foreign, "its parent".to_owned()),
+            pid => (Reason::Denied, format!("who its parent {pid} is")),
+        };
+        Err(Unknown::new(reason, what).into())
     }
 
     /// Returns the first member with a controlling terminal.
@@ -285,11 +300,20 @@ fn port(name: &BString) -> Option<&[u8]> {
     name.rfind_byte(b':').map(|at| &name[at + 1..])
 }
 
+/// Says whether a port was surely not given out by the kernel: those begin at 32768 (`ip_local_port_range` of
+/// Linux) or 49152 (macOS). Where somebody moved that down, a caller looks like a server here, which keeps.
+fn is_chosen(port: &[u8]) -> bool {
+    port.to_str().ok().and_then(|port| port.parse::<u16>().ok()).is_some_and(|port| port < 32_768)
+}
+
 fn accepted(connection: &Connection, names: &BTreeSet<(Family, &BString)>, ports: &BTreeSet<&[u8]>) -> bool {
     match connection.family {
-        // A wildcard listener's name is not its connections' name: the port is what they share.
-        Family::Tcp => port(&connection.name).is_some_and(|port| ports.contains(port)),
-        Family::Unix | Family::UnixDatagram | Family::Udp => {
+        // A wildcard listener's name is not its connections' name: the port is what they share. A server that takes
+        // one client closes its listener then (debug adapters do); the kernel gave the port to nobody who called.
+        Family::Tcp => port(&connection.name).is_some_and(|port| ports.contains(port) || is_chosen(port)),
+        // Who calls has no name unless it binds one first, so a name without its listener was once served too.
+        Family::Unix => !connection.name.is_empty(),
+        Family::UnixDatagram | Family::Udp => {
             !connection.name.is_empty() && names.contains(&(connection.family, &connection.name))
         }
     }

@@ -3,6 +3,7 @@
 //! Keyed by identity and boot. A suspend, a clock step or an overslept loop re-arms everything: what is suspected
 //! then is suspected anew. What is gone is forgotten.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bstr::{BStr, BString};
@@ -34,6 +35,10 @@ const SHORT_GAP: Duration = Duration::from_mins(1);
 pub struct Ledger {
     /// The boot that all of this was seen in.
     boot: Option<BootId>,
+    /// The pid and time namespaces that all of this was seen from: a container has the boot id of its host, perhaps
+    /// its state directory too, and its numbers and stamps mean others.
+    #[serde(default)]
+    seen_from: Option<(u64, u64)>,
     /// The clocks of the last look.
     last: Option<Clocks>,
     /// The gap between the last two looks: the rhythm by which oversleeping is noticed.
@@ -62,6 +67,9 @@ struct Record {
 pub struct Suspicion {
     /// The line that held.
     pub line: usize,
+    /// What the line asked for: its place alone may be another line's since the configuration was changed.
+    #[serde(default)]
+    pub asked: u64,
     /// The first look of the row.
     pub since: Moment,
     /// The last look that was counted: looks count only when they are far enough apart.
@@ -79,6 +87,9 @@ pub struct LastingKey {
     pub line: usize,
     /// The condition in the line.
     pub condition: usize,
+    /// What it asked for, as of [`Suspicion::asked`].
+    #[serde(default)]
+    pub asked: u64,
 }
 
 /// Counters of a tree, and since when they stand still.
@@ -112,11 +123,12 @@ pub enum Rearm {
 }
 
 impl Ledger {
-    /// Prepares for a look: drops what belongs to another boot, re-arms after a suspend, a clock step or
+    /// Prepares for a look: drops what belongs to another boot or was seen from other namespaces, re-arms after a suspend, a clock step or
     /// oversleeping, and forgets what is gone.
     pub fn begin(&mut self, look: &Look, confirm: &Confirm) -> Begun {
         let now = look.snapshot.began;
-        let begun = if self.boot.as_ref() == Some(&look.snapshot.boot) {
+        let seen_from = look.snapshot.own.namespaces.as_ref().ok().map(|own| (own.pid, own.time));
+        let begun = if self.boot.as_ref() == Some(&look.snapshot.boot) && self.seen_from == seen_from {
             match self.last.and_then(|last| self.disturbed(last, now, confirm)) {
                 Some(why) => {
                     self.rearm();
@@ -125,7 +137,7 @@ impl Ledger {
                 None => Begun::Continued,
             }
         } else {
-            *self = Ledger { boot: Some(look.snapshot.boot.clone()), ..Ledger::default() };
+            *self = Ledger { boot: Some(look.snapshot.boot.clone()), seen_from, ..Ledger::default() };
             Begun::Fresh
         };
         self.rhythm = self.last.map(|last| now.boot.since(last.boot)).or(self.rhythm);
@@ -174,6 +186,16 @@ impl Ledger {
     pub fn remember(&mut self, look: &Look, candidates: &Candidates, verdicts: &Verdicts, notes: &Notes) {
         let now = look.snapshot.began.boot;
         let table = &look.snapshot.table;
+        let judged: BTreeSet<(ProcessId, &str)> =
+            verdicts.judgements.iter().map(|judgement| (judgement.root, judgement.policy.as_str())).collect();
+        for record in &mut self.records {
+            // A look that had nothing to say of it is a look that did not agree: the row is broken.
+            if !judged.contains(&(record.root, record.policy.as_str())) {
+                record.suspicion = None;
+                record.lasting.clear();
+                record.activity = None;
+            }
+        }
         for judgement in &verdicts.judgements {
             let key = (judgement.root, judgement.policy.as_str());
             let identity = judgement.identity.clone().ok();
@@ -333,6 +355,14 @@ impl Record {
             activity: None,
         }
     }
+}
+
+/// Returns a number that tells conditions with different settings apart (FNV-1a): all it is for is to notice that the
+/// configuration was changed between two looks.
+pub(super) fn fingerprint(asked: &impl std::fmt::Debug) -> u64 {
+    format!("{asked:?}").bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
 }
 
 /// Says whether two sightings behind one number are surely one process.

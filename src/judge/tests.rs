@@ -16,13 +16,13 @@ use crate::model::keep::{KeepMark, Kept};
 use crate::model::known::{Reason, Unknown};
 use crate::model::look::{Look, Scope};
 use crate::model::moment::Moment;
-use crate::model::question::{Family, FarEnd, Peer, Question};
+use crate::model::question::{ChannelKind, Family, FarEnd, Peer, Question};
 use crate::model::rule::Strength;
 use crate::model::table::{Kernel, State};
 use crate::model::verdict::{Judgement, LineList, Lookalike, Mode, Verdict};
 
 use super::ledger::{Begun, Rearm};
-use super::rules::support::{ROOT, Scene, config, connection, id, listener, pipe};
+use super::rules::support::{ROOT, Scene, config, connection, id, listener, pipe, plain};
 use super::{Ledger, candidates, judge, protect, questions};
 
 /// One policy, one line, one sign: whoever was adopted.
@@ -175,6 +175,15 @@ fn a_connected_client_keeps_b03() {
     kept_by("clients", Says::Unknown, &served(Peer::Unknown));
     assert!(is_suspect(&one(&served(Peer::Gone), &greedy())), "a client that is gone is none (M3)");
     assert!(is_suspect(&one(&served(Peer::Inode(71)), &greedy())), "nor is a member (M3)");
+    // A server of one client closes its listener; who calls somebody else is no server.
+    let alone = |family, name: &str, peer| {
+        Scene::orphan().sockets(ROOT, Vec::new(), vec![connection(family, name, peer)])
+    };
+    kept_by("clients", Says::Yes, &alone(Family::Unix, "/run/x.sock", Peer::Inode(900)));
+    let remote = || Peer::Remote("127.0.0.1:50000".into());
+    kept_by("clients", Says::Yes, &alone(Family::Tcp, "127.0.0.1:9229", remote()));
+    assert!(is_suspect(&one(&alone(Family::Unix, "", Peer::Inode(900)), &greedy())));
+    assert!(is_suspect(&one(&alone(Family::Tcp, "10.0.0.2:41000", remote()), &greedy())));
     let mut waiting = listener(Family::Unix, "/run/x.sock");
     waiting.pending = 1;
     kept_by("clients", Says::Yes, &Scene::orphan().sockets(ROOT, vec![waiting], Vec::new()));
@@ -512,8 +521,11 @@ fn the_users_own_work_in_a_group_that_the_server_leads_is_not_inside_f4() {
     let scene = Scene::orphan().process(40, 1).process(60, 40).row(60, |row| row.pgid = ROOT);
     let judgement = one(&scene, &greedy());
     assert_eq!(judgement.tree, [id(ROOT)], "the shell that started it is alive");
-    let abandoned = Scene::orphan().process(60, 1).row(60, |row| row.pgid = ROOT);
-    assert_eq!(one(&abandoned, &greedy()).tree, [id(ROOT), id(60)]);
+    let adopted = Scene::orphan().process(60, 1);
+    let by_group = adopted.clone().row(60, |row| row.pgid = ROOT);
+    assert_eq!(one(&by_group, &greedy()).tree, [id(ROOT)], "nor when that shell is gone");
+    let by_session = adopted.row(60, |row| row.sid = ROOT);
+    assert_eq!(one(&by_session, &greedy()).tree, [id(ROOT), id(60)]);
 }
 
 #[test]
@@ -553,4 +565,119 @@ fn protected_members_are_named_for_plan() {
     let named = protect::protected(&look, &greedy(), &[id(60), id(61), id(62)]);
     assert_eq!(named.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [id(60), id(61)]);
     assert!(named[1].1.as_bytes().contains_str("could not tell"));
+}
+
+#[test]
+fn a_reader_in_the_servers_group_is_outside_though_their_shell_is_gone_f4() {
+    // `server < <(cat requests) | my-analysis`, and the shell that joined the two has exited.
+    let scene = |group: i32| {
+        Scene::orphan()
+            .process(60, 1)
+            .row(60, |row| (row.pgid, row.sid) = (group, 40))
+            .row(ROOT, |row| row.sid = 40)
+            .fd(ROOT, 0, pipe(FarEnd::Gone))
+            .fd(ROOT, 1, pipe(FarEnd::Held))
+            .held_by(ROOT, 1, &[60])
+            .fd(60, 0, plain(ChannelKind::Null))
+    };
+    for group in [ROOT, 60] {
+        let judgement = one(&scene(group), &config(&[]));
+        assert_eq!(judgement.tree, [id(ROOT)]);
+        assert_eq!(judgement.verdict, Verdict::Alive, "{}", judgement.because);
+    }
+    let unread = scene(ROOT).fd(ROOT, 1, pipe(FarEnd::Gone));
+    assert!(is_suspect(&one(&unread, &config(&[]))), "the twin that nobody reads is suspected");
+}
+
+#[test]
+fn adopted_ones_in_a_session_that_any_member_leads_are_inside_c02() {
+    // 60 leads a session below the root; 70 is in it and was adopted, and plan would recruit it.
+    let scene = Scene::orphan()
+        .process(60, ROOT)
+        .process(70, 1)
+        .row(70, |row| row.sid = 60)
+        .facts(70, |facts| facts.tracer = Ok(Some(id(90).pid)));
+    kept_by("traced", Says::Yes, &scene);
+    let kept = Scene::orphan()
+        .process(60, ROOT)
+        .process(70, 1)
+        .row(70, |row| row.sid = 60)
+        .facts(70, |facts| facts.env = Ok(env(&[("REAPD_KEEP", "yes")])));
+    let look = kept.look();
+    let config = greedy();
+    let candidates = candidates(&look, &config);
+    let (verdicts, _) = judge(&look, &config, &candidates, &Ledger::default());
+    assert!(verdicts.protected.iter().any(|(protected, _)| *protected == id(70)));
+}
+
+#[test]
+fn behind_hidepid_a_service_is_still_a_service_and_a_hidden_parent_still_a_parent() {
+    let unit = "/system.slice/work.service";
+    let service = Scene::orphan().without(1).facts(ROOT, |facts| {
+        facts.cgroup = Ok(unit.into());
+        facts.env = Ok(env(&[("SYSTEMD_EXEC_PID", "50")]));
+    });
+    kept_by("unit", Says::Yes, &service);
+    // `sudo -u somebody server`: the sudo is root's, and hidden.
+    let owned = one(&Scene::owned().without(40), &greedy());
+    assert_eq!(owned.verdict, Verdict::Unknown, "{}", owned.because);
+}
+
+/// Looks twice, ten seconds apart, with something changed in between.
+fn second_look(
+    between: impl FnOnce(&mut Ledger),
+    change: impl FnOnce(&mut Look),
+    configs: [&Config; 2],
+) -> Verdict {
+    let mut ledger = Ledger::default();
+    seen(&Scene::orphan().look(), configs[0], &mut ledger);
+    between(&mut ledger);
+    let later = Moment(0).plus(Duration::from_hours(2)).plus(Duration::from_secs(10));
+    let mut look = Scene::orphan().now(later).look();
+    change(&mut look);
+    seen(&look, configs[1], &mut ledger).unwrap().verdict
+}
+
+#[test]
+fn a_look_from_another_namespace_starts_anew_f5() {
+    let config = greedy();
+    assert!(is_orphaned(&second_look(|_| (), |_| (), [&config, &config])), "the twin from the same one");
+    let from = |pid, time| {
+        move |look: &mut Look| {
+            let own = look.snapshot.own.namespaces.as_mut().unwrap();
+            (own.pid, own.time) = (pid, time);
+            for answer in look.answers.values_mut() {
+                if let Ok(crate::model::question::Answer::Facts(facts)) = answer {
+                    facts.namespaces.as_mut().unwrap().pid = pid;
+                }
+            }
+        }
+    };
+    assert!(!is_orphaned(&second_look(|_| (), from(2, 1), [&config, &config])));
+    assert!(!is_orphaned(&second_look(|_| (), from(1, 2), [&config, &config])));
+}
+
+#[test]
+fn a_line_that_was_rewritten_between_two_looks_starts_anew() {
+    let before = greedy();
+    let mut after = greedy();
+    after.policies[0].reap_when[0].conditions.push(Condition {
+        rule: "older-than",
+        strength: Strength::Sign,
+        settings: BTreeMap::from([("age", Setting::Duration(Duration::from_secs(1)))]),
+    });
+    assert!(is_orphaned(&second_look(|_| (), |_| (), [&after, &after])), "the twin that was not rewritten");
+    assert!(!is_orphaned(&second_look(|_| (), |_| (), [&before, &after])));
+}
+
+#[test]
+fn a_look_that_says_nothing_of_a_tree_breaks_its_row() {
+    let config = greedy();
+    let mut nobody = greedy();
+    nobody.policies.clear();
+    let between = |ledger: &mut Ledger| {
+        let second = Moment(0).plus(Duration::from_hours(2)).plus(Duration::from_secs(5));
+        assert_eq!(seen(&Scene::orphan().now(second).look(), &nobody, ledger), None);
+    };
+    assert!(!is_orphaned(&second_look(between, |_| (), [&config, &config])));
 }

@@ -7,7 +7,7 @@ use crate::model::rule::Strength;
 use crate::model::verdict::{LineFinding, LineList};
 
 use super::case::Case;
-use super::ledger::LastingKey;
+use super::ledger::{LastingKey, fingerprint};
 use super::rule::{Blank, Finding, Holds, Settings};
 use super::rules;
 
@@ -34,8 +34,7 @@ pub(super) fn line(
     let mut lasting = Vec::new();
     let mut says = Says::Yes;
     for (at, condition) in line.conditions.iter().enumerate() {
-        let key = LastingKey { list, line: index, condition: at };
-        let (seen, lasts) = weigh(case, condition, line, key)?;
+        let (seen, lasts) = weigh(case, condition, line, (list, index, at))?;
         lasting.extend(lasts);
         says = seen.says;
         evidence.push(seen);
@@ -56,7 +55,7 @@ fn weigh(
     case: &Case<'_>,
     condition: &Condition,
     line: &Line,
-    key: LastingKey,
+    (list, index, at): (LineList, usize, usize),
 ) -> Result<(Evidence, Option<LastingKey>), Vec<Question>> {
     let strength = match &line.by_knowledge {
         Some(_) => Strength::Proof,
@@ -74,6 +73,7 @@ fn weigh(
         }
         Ok(Finding { holds: Holds::Yes, why, cause, lasting: Some(span) }) => {
             let now = case.look.snapshot.began.boot;
+            let key = LastingKey { list, line: index, condition: at, asked: fingerprint(condition) };
             let since = case.memory.lasting_since(case.root.id, &case.policy.name, key).unwrap_or(now);
             let held = now.since(since);
             let seen = if held >= span {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::id::{Pid, ProcessId};
+use super::id::{Pid, ProcessId, Start};
 use super::table::{Row, Table};
 
 /// Returns the processes that adopt orphans: init, user service managers, and container or session inits.
@@ -42,6 +42,10 @@ pub enum Parentage {
 /// Returns how `row` stands to its parent.
 pub fn parentage(table: &Table, reapers: &BTreeSet<Pid>, row: &Row) -> Parentage {
     match table.parent(row.id) {
+        // Hidden from us by `hidepid` (proc(5)), and still the one that adopts.
+        None if row.ppid == Pid::INIT.number() => {
+            Parentage::Adopted(ProcessId { pid: Pid::INIT, start: Start(0) })
+        }
         None => Parentage::None,
         Some(parent) if parent.is_gone() => Parentage::None,
         Some(parent) if reapers.contains(&parent.id.pid) || parent.id.start > row.id.start => {
@@ -49,6 +53,13 @@ pub fn parentage(table: &Table, reapers: &BTreeSet<Pid>, row: &Row) -> Parentage
         }
         Some(parent) => Parentage::Living(parent.id),
     }
+}
+
+/// Says whether `row` has a parent that the table does not show: outside our pid namespace (0, proc_pid_stat(5)), or
+/// hidden from us (`hidepid`, proc(5)). The kernel gives orphans a new parent before the old one is gone, so a number
+/// that nobody seems to bear is never proof of a death.
+pub fn is_parent_hidden(table: &Table, row: &Row) -> bool {
+    table.parent(row.id).is_none() && row.ppid != Pid::INIT.number()
 }
 
 /// Returns `root` and everything below it by parentage, in the order of a walk, roots before children.
@@ -88,7 +99,6 @@ pub fn ancestors(table: &Table, pid: Pid) -> Vec<ProcessId> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::id::Start;
     use crate::model::table::plain_row;
 
     fn row(pid: i32, ppid: i32, start: u64) -> Row {
@@ -113,5 +123,14 @@ mod tests {
         assert_eq!(of(41), Parentage::Adopted(young.id));
         assert_eq!(of(42), Parentage::Living(young.id));
         assert_eq!(of(40), Parentage::Adopted(row(1, 0, 1).id));
+    }
+
+    #[test]
+    fn a_parent_that_is_not_to_be_seen_is_hidden_and_not_dead() {
+        let table = Table::new(vec![row(41, 40, 20), row(42, 1, 20), row(43, 0, 20), row(44, 41, 30)]);
+        let at = |pid| table.at(Pid::new(pid).unwrap()).unwrap();
+        assert_eq!([41, 42, 43, 44].map(|pid| is_parent_hidden(&table, at(pid))), [true, false, true, false]);
+        let init = ProcessId { pid: Pid::INIT, start: Start(0) };
+        assert_eq!(parentage(&table, &reapers(&table), at(42)), Parentage::Adopted(init));
     }
 }

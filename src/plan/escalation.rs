@@ -171,6 +171,12 @@ impl Escalation {
     /// Returns what is to be done now. What it says to signal counts as sent; tell what came of it.
     pub fn poll(&mut self, now: Moment) -> Step {
         self.forgive(now);
+        if self.touched == Touched::No && self.live().next().is_some() {
+            // The ladder begins with its first signal. Until then other trees were judged once more and written
+            // down, and what that took is nobody's grace: with many trees, or a short rung, TERM would be skipped.
+            self.began = now;
+            self.rung_began = now;
+        }
         if self.touched == Touched::Forbidden || self.rungs.is_empty() {
             return Step::Done(Closure::Untouched);
         }
@@ -433,6 +439,22 @@ mod tests {
             }
         }
         panic!("no end");
+    }
+
+    #[test]
+    fn what_comes_before_the_first_signal_is_nobodys_grace() {
+        // Twenty trees are judged once more and written down one after the other before the first is signalled.
+        let ladder = ladder(&[(Signal::Term, 300), (Signal::Kill, 3000)]);
+        let mut machine = Escalation::new(&ladder, id(10), [id(10)], at(0));
+        let first = at(1900);
+        assert_eq!(machine.poll(first), Step::Signal { signal: Signal::Term, to: vec![id(10)] });
+        let mut now = first;
+        assert_eq!(
+            next(&mut machine, &mut now),
+            Step::Signal { signal: Signal::Kill, to: vec![id(10)] },
+            "and then it has the whole of its grace"
+        );
+        assert_eq!(now, first.plus(Duration::from_millis(300)));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use bstr::{BString, ByteSlice as _};
 
 use crate::config::policy::{AdmitEnv, Detached, Policy};
+use crate::model::escape::escape;
 use crate::model::facts::Facts;
 use crate::model::id::{Pid, ProcessId};
 use crate::model::known::{Known, Reason, Unknown};
@@ -14,8 +15,8 @@ use crate::model::question::Sockets;
 
 use super::teardown::Ground;
 
-/// The variable by which anybody may ask to be left alone.
-const KEEP: (&[u8], &[u8]) = (b"REAPD_KEEP", b"1");
+/// The variable by which anybody may ask to be left alone: set to anything but nothing and 0.
+const KEEP: &[u8] = b"REAPD_KEEP";
 
 /// The gates that need nothing but the process itself.
 pub(super) struct Gates<'a> {
@@ -68,9 +69,11 @@ impl<'a> Gates<'a> {
             return Err("its program could not be read, so nobody can be sure who it is".to_owned());
         }
         let env = facts.env.as_ref().map_err(|unknown| format!("whether it is to be kept: {unknown}"))?;
-        let (name, value) = KEEP;
-        if env.get(name.as_bstr()).is_some_and(|kept| kept == value) {
-            return Err("its environment says REAPD_KEEP=1".to_owned());
+        if let Some(kept) = env.get(KEEP.as_bstr())
+            && !kept.is_empty()
+            && kept != "0"
+        {
+            return Err(format!("its environment says REAPD_KEEP={}", escape(kept)));
         }
         match &self.ground.config.scope {
             AdmitEnv::Everybody => Ok(()),

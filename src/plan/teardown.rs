@@ -374,10 +374,12 @@ impl<'a> Walk<'a> {
     }
 
     fn has_outside_owner(&self, other: &Judgement) -> bool {
-        if let Some(Lookalike::HeldBy(holder)) = &other.lookalike
-            && !self.joined.contains_key(holder)
-        {
-            return true;
+        match &other.lookalike {
+            Some(Lookalike::HeldBy(holder)) if !self.joined.contains_key(holder) => return true,
+            // It was left behind by who started it and is held, read or reached all the same: by whom, nobody asked.
+            // What only hung on this tree is proven by itself at a later sweep.
+            Some(Lookalike::Adopted | Lookalike::StdinEnded | Lookalike::Vetoed(_)) => return true,
+            Some(Lookalike::HeldBy(_) | Lookalike::ReportOnly) | None => {}
         }
         let vetoed = other.vetoes.iter().any(|veto| veto.says != Says::No);
         let owned = other
@@ -543,6 +545,10 @@ mod tests {
             facts.env = Ok(BTreeMap::from([(BString::from("REAPD_KEEP"), BString::from("1"))]));
         });
         joins(&world, &[10, 11], &[(12, "REAPD_KEEP=1")]);
+        world.fact(12, |facts| facts.env = Ok(BTreeMap::from([("REAPD_KEEP".into(), "yes".into())])));
+        joins(&world, &[10, 11], &[(12, "REAPD_KEEP=yes")]);
+        world.fact(12, |facts| facts.env = Ok(BTreeMap::from([("REAPD_KEEP".into(), "0".into())])));
+        joins(&world, &[10, 11, 12, 13], &[]);
     }
 
     #[test]
@@ -656,6 +662,19 @@ mod tests {
             joins(&world, &[10, 11], &[(12, "living owner by policy other"), (13, "its parent 12 is alive")]);
             world.verdicts.judgements[1].policy = "planted".to_owned();
             joins(&world, &[10, 11, 12, 13], &[]);
+        }
+    }
+
+    #[test]
+    fn an_adopted_helper_that_somebody_uses_is_no_member() {
+        for lookalike in [Lookalike::Adopted, Lookalike::StdinEnded] {
+            let mut world = world();
+            world.add(12, 1, 10, 102).judge(12, |judgement| {
+                judgement.policy = "other".to_owned();
+                judgement.verdict = Verdict::Alive;
+                judgement.lookalike = Some(lookalike);
+            });
+            joins(&world, &[10, 11], &[(12, "living owner by policy other")]);
         }
     }
 

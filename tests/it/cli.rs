@@ -7,6 +7,8 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
+use crate::patience::patiently;
+
 /// A home of its own, so that neither the tester's configuration nor its state is read or written.
 struct Home {
     directory: tempfile::TempDir,
@@ -61,7 +63,7 @@ struct Ran {
 
 impl Ran {
     fn of(command: &mut Command) -> Ran {
-        let Output { status, stdout, stderr } = command.output().unwrap();
+        let Output { status, stdout, stderr } = patiently(command);
         Ran {
             code: status.code(),
             out: String::from_utf8(stdout).unwrap(),

@@ -4,6 +4,8 @@
 #![allow(clippy::wildcard_enum_match_arm, reason = "a test names what it expects, and all else has failed")]
 
 #[cfg(target_os = "linux")]
+mod cases;
+#[cfg(target_os = "linux")]
 mod channels;
 mod cli;
 mod config;
@@ -15,6 +17,7 @@ mod desk;
 mod observe;
 #[cfg(target_os = "linux")]
 mod other_user;
+mod patience;
 #[cfg(target_os = "linux")]
 mod planted;
 mod scenarios;

@@ -85,6 +85,39 @@ fn every_scenario_stands_in_the_list() {
     }
 }
 
+/// A row of the table that names a test or a world that is not there proves nothing.
+#[test]
+fn everything_that_the_list_names_is_there() {
+    let list = std::fs::read_to_string(folder().join("README.md")).unwrap();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut tests = BTreeSet::new();
+    let mut folders = vec![root.join("src"), root.join("tests/it")];
+    while let Some(next) = folders.pop() {
+        for entry in std::fs::read_dir(next).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|end| end == "rs") {
+                let text = std::fs::read_to_string(path).unwrap();
+                let names = text.split("fn ").skip(1).filter_map(|rest| rest.split_once('('));
+                tests.extend(names.map(|(name, _)| name.to_owned()));
+            }
+        }
+    }
+    // Tests are written with `_`, worlds with `-`; rules and policies are neither named with the one nor by a case.
+    let is_world =
+        |name: &str| name.contains('-') && name[1..].starts_with(|digit: char| digit.is_ascii_digit());
+    let lost: Vec<&str> = list
+        .lines()
+        .filter(|line| line.starts_with("| "))
+        .flat_map(|row| row.split('`').skip(1).step_by(2))
+        .filter(|name| {
+            name.contains('_') && !tests.contains(*name) || is_world(name) && !folder().join(name).is_dir()
+        })
+        .collect();
+    assert!(lost.is_empty(), "{lost:?}");
+}
+
 fn check(path: &Path) -> Result<(), String> {
     let read = |file: &str| std::fs::read_to_string(path.join(file)).ok();
     let world = read("world.txt").ok_or("no world.txt")?;
@@ -134,7 +167,7 @@ fn verdicts(text: &str) -> Vec<&str> {
 
 /// Returns what the user would see of each look of a world, of later looks only what is new; and the looks with
 /// everything that was asked.
-fn play(world: &str, config: Option<&str>) -> Result<(String, Vec<Look>), String> {
+pub(crate) fn play(world: &str, config: Option<&str>) -> Result<(String, Vec<Look>), String> {
     let World { manner, looks } = world::parse_world(world).map_err(|error| format!("world.txt: {error}"))?;
     let home = looks[0].snapshot.own.home.clone();
     let config = configuration(config, home.as_ref())?;

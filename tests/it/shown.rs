@@ -58,6 +58,26 @@ fn client(planted: &Planted, script: &Path, name: &str) -> (i32, i32) {
     (client, server)
 }
 
+/// What was saved of this host names nobody, and is judged as the host was.
+fn the_same_in_a_saved_world(desk: &Desk, condemned: &[(i64, &str)]) {
+    let file = desk.planted.path("world.txt");
+    let saved = desk.reapd(&["observe", "--save", file.to_str().unwrap()]);
+    assert!(saved.status.success(), "{}", text(&saved));
+    let world = fs::read_to_string(&file).unwrap();
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let base = desk.planted.path("").file_name().unwrap().to_str().unwrap().to_owned();
+    for private in [host.as_str(), base.as_str(), "cxc-Ab12Cd", "dead-client", "dev-server"] {
+        assert!(!world.contains(private), "{private} is in a saved world");
+    }
+    let (said, _) = crate::scenarios::play(&world, Some(&desk.planted.config())).unwrap();
+    let suspects = said.lines().filter_map(|line| line.trim().split_once(": suspect"));
+    let mut again: Vec<String> = suspects.map(|(who, _)| who.to_owned()).collect();
+    again.sort_unstable();
+    let mut before: Vec<String> = condemned.iter().map(|(pid, policy)| format!("{pid} {policy}")).collect();
+    before.sort_unstable();
+    assert_eq!(again, before, "{said}\n{world}");
+}
+
 #[test]
 fn two_dead_trees_are_ended_whole_and_nothing_else() {
     let desk = Desk::new();
@@ -110,6 +130,8 @@ fn two_dead_trees_are_ended_whole_and_nothing_else() {
     for &pid in &dead {
         assert!(planted.is_alive(pid), "a dry run ends nothing");
     }
+
+    the_same_in_a_saved_world(&desk, &condemned);
 
     let swept = desk.reapd(&["sweep", "--yes"]);
     assert!(swept.status.success(), "{}", text(&swept));

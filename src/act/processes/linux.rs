@@ -1,7 +1,7 @@
 //! Linux: a pidfd to signal and wait by, and a descriptor of `/proc/PID` to read by. Both stay with the process.
 
-use std::fs::File;
-use std::io::{self, Read as _};
+use std::cell::Cell;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -38,6 +38,8 @@ pub(super) struct Handle {
     pidfd: Option<OwnedFd>,
     /// The pidfd's inode on pidfs.
     unique: Option<u64>,
+    /// The directory's owner and the real user as they were read together.
+    users: Cell<Option<(u32, Uid)>>,
 }
 
 impl Handle {
@@ -60,15 +62,29 @@ impl Handle {
             return Err(HoldError::Gone);
         }
         let unique = pidfd.as_ref().and_then(unique);
-        Ok((Handle { id, dir, pidfd, unique }, sight))
+        Ok((Handle { id, dir, pidfd, unique, users: Cell::new(None) }, sight))
     }
 
     /// Reads everything that an identity is compared by.
     pub(super) fn current(&self) -> Result<Current, Lost> {
         let sight = sight(&self.dir)?;
-        let uid = real_uid(&self.dir)?;
+        let uid = self.real_uid()?;
         let exe = executable(&self.dir);
         Ok(Current { sight, uid, exe, unique: self.unique })
+    }
+
+    /// Returns the real user. `status` is the dearest file of all, so it is read again only when the directory's
+    /// owner, which is the effective user (proc(5)), is another one than when it was read before.
+    fn real_uid(&self) -> Result<Uid, Lost> {
+        let owner = fstat(&self.dir).map_err(lost)?.st_uid;
+        if let Some((before, uid)) = self.users.get()
+            && before == owner
+        {
+            return Ok(uid);
+        }
+        let uid = real_uid(&self.dir)?;
+        self.users.set(Some((owner, uid)));
+        Ok(uid)
     }
 
     /// Sends a signal to this process alone (pidfd_send_signal(2), Linux 5.1).
@@ -301,11 +317,15 @@ fn append_children(dir: &OwnedFd, name: &str, found: &mut Vec<Pid>) -> Result<()
         Err(Errno::SRCH) => return Ok(()),
         Err(error) => return Err(error),
     };
+    let mut buffer = [0_u8; 4096];
     let mut text = Vec::new();
-    match File::from(file).read_to_end(&mut text) {
-        Ok(_) => {}
-        Err(error) if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) => return Ok(()),
-        Err(error) => return Err(errno(&error)),
+    loop {
+        // Until nothing more comes: a seq_file may fall short of the buffer in the middle of a list.
+        match rustix::io::read(&file, &mut buffer) {
+            Ok(0) | Err(Errno::SRCH) => break,
+            Ok(length) => text.extend_from_slice(&buffer[..length]),
+            Err(error) => return Err(error),
+        }
     }
     found.extend(words(&text).filter_map(number).filter_map(Pid::new));
     Ok(())

@@ -6,10 +6,9 @@ use crate::act::processes::{Held, HoldError};
 use crate::model::id::{Pid, ProcessId};
 use crate::model::moment::Moment;
 use crate::model::outcome::{Closure, MemberOutcome, Outcome, Report};
-use crate::model::plan::{Joined, Member, Spared, Teardown};
+use crate::model::plan::{Joined, Member, Signal, Spared, Teardown};
 use crate::plan::escalation::{Escalation, Refusal, Search, Step};
 
-use super::send::Sent;
 use super::walk::Adopters;
 use super::{Event, Scene};
 
@@ -20,6 +19,8 @@ pub(super) enum Progress {
     Again,
     /// Nothing before then.
     Wait(Moment),
+    /// Only a fresh table stands between it and its end: see [`Climb::verify`].
+    Scan,
     /// The tree is done with.
     Over,
 }
@@ -34,11 +35,13 @@ pub(super) struct Climb<'a> {
     // Invariant: never shrinks; an identity once seen is never forgotten.
     pub(super) members: BTreeMap<ProcessId, Member>,
     pub(super) spared: BTreeMap<ProcessId, String>,
+    /// How often each newborn process that is not a member yet was asked about.
+    pub(super) tries: BTreeMap<ProcessId, u32>,
     pub(super) sight: Eyes,
     /// Who would adopt what the tree leaves behind.
     pub(super) reapers: Vec<ProcessId>,
     /// Whether who is killed last must be chosen anew.
-    pub(super) anchors: Anchors,
+    anchors: Anchors,
     pub(super) outcomes: BTreeMap<ProcessId, MemberOutcome>,
     /// Who was seen gone since that was last written down.
     pub(super) unsaid: Vec<ProcessId>,
@@ -59,7 +62,7 @@ pub(super) enum Eyes {
 
 /// Whether the choice of those who are killed last is up to date.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Anchors {
+enum Anchors {
     Stale,
     Chosen,
 }
@@ -118,6 +121,7 @@ impl<'a> Climb<'a> {
             held: BTreeMap::new(),
             members: BTreeMap::new(),
             spared: teardown.spared.iter().map(|spared| (spared.id, spared.why.clone())).collect(),
+            tries: BTreeMap::new(),
             sight: Eyes::Open,
             reapers: Vec::new(),
             anchors: Anchors::Stale,
@@ -156,17 +160,24 @@ impl<'a> Climb<'a> {
                 self.machine.walked(scene.now(), found);
                 Progress::Again
             }
-            Step::Rescan => {
-                let found = self.rescan(scene);
-                self.machine.rescanned(found);
-                Progress::Again
-            }
+            Step::Rescan => Progress::Scan,
             Step::WaitUntil(until) => Progress::Wait(until),
             Step::Done(closure) => {
                 self.finish(closure, scene);
                 Progress::Over
             }
         }
+    }
+
+    /// Works out membership from a fresh table, as the last proof that nobody is left.
+    pub(super) fn verify<S: Scene>(&mut self, scene: &mut S) {
+        let found = self.rescan(scene);
+        self.machine.rescanned(found);
+    }
+
+    /// Says whether a member was sent KILL already.
+    pub(super) fn was_killed(&self, id: ProcessId) -> bool {
+        self.outcomes.get(&id).is_some_and(|outcome| outcome.signals.last() == Some(&Signal::Kill))
     }
 
     /// Returns everybody who is waited for.
@@ -274,6 +285,13 @@ impl<'a> Climb<'a> {
         }
     }
 
+    pub(super) fn refuse(&mut self, id: ProcessId, outcome: Outcome, why: Refusal) {
+        self.machine.refused(id, why);
+        if let Some(noted) = self.outcomes.get_mut(&id) {
+            noted.outcome = outcome;
+        }
+    }
+
     /// Works out membership from a fresh table and takes in whoever is new.
     fn rescan<S: Scene>(&mut self, scene: &mut S) -> Search {
         let known: Vec<Member> = self.members.values().cloned().collect();
@@ -284,7 +302,10 @@ impl<'a> Climb<'a> {
         let mut found = Search::Empty;
         for member in fresh.members {
             let id = member.identity.id;
-            if self.members.contains_key(&id) {
+            // Whoever the plan left alone stays so: the kept one it was below may be gone by now, and who is adopted
+            // then looks like one of ours.
+            let is_spared = self.teardown.spared.iter().any(|spared| spared.id == id);
+            if self.members.contains_key(&id) || is_spared {
                 continue;
             }
             match Held::hold(&member.identity) {
@@ -301,4 +322,11 @@ impl<'a> Climb<'a> {
         }
         found
     }
+}
+
+/// Whether a signal went out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sent {
+    Yes,
+    No,
 }

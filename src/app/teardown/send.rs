@@ -1,4 +1,4 @@
-//! One signal to one member: to whom it may go, and what came of it.
+//! Sends one member its signal, and chooses who is killed last.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,10 +8,11 @@ use crate::model::outcome::Outcome;
 use crate::model::plan::Signal;
 use crate::plan::escalation::Refusal;
 
-use super::climb::Climb;
+use super::climb::{Climb, Sent};
 use super::{Admission, Came, Scene};
 
 impl Climb<'_> {
+    /// Sends a signal, if the member is surely still who it was, and says whether it went out.
     pub(super) fn signal<S: Scene>(&mut self, id: ProcessId, signal: Signal, scene: &mut S) -> Sent {
         let Some(mut held) = self.held.get(&id) else {
             self.machine.refused(id, Refusal::Denied);
@@ -108,18 +109,4 @@ impl Climb<'_> {
         }
         newest.into_values().collect()
     }
-
-    pub(super) fn refuse(&mut self, id: ProcessId, outcome: Outcome, why: Refusal) {
-        self.machine.refused(id, why);
-        if let Some(noted) = self.outcomes.get_mut(&id) {
-            noted.outcome = outcome;
-        }
-    }
-}
-
-/// Whether a signal went out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sent {
-    Yes,
-    No,
 }

@@ -11,6 +11,13 @@ use crate::plan::escalation::Search;
 use super::climb::{Climb, Eyes};
 use super::{Admission, Came, Scene};
 
+/// How often a newborn process may run another program while it is looked at: fork(2), a shell, and its command.
+const EXECS: usize = 4;
+
+/// How often a newborn process that is not let in is asked about again before it is left alone: within execve(2) and
+/// on its way out a process has no readable program, and both take longer than a walk.
+const PATIENCE: u32 = 64;
+
 /// No process is in a session of this number.
 const NO_SESSION: i32 = 0;
 
@@ -22,8 +29,13 @@ pub(super) struct Adopters {
 }
 
 impl Adopters {
-    /// Returns the children of a reaper that are in one of these sessions.
-    fn in_sessions(&mut self, reaper: ProcessId, wanted: &[i32]) -> Result<Vec<Pid>, Reason> {
+    /// Returns the children of a reaper that are in one of these sessions, and whose number no member bears or bore.
+    fn in_sessions(
+        &mut self,
+        reaper: ProcessId,
+        wanted: &[i32],
+        is_known: impl Fn(Pid) -> bool,
+    ) -> Result<Vec<Pid>, Reason> {
         let children = processes::children_of(reaper).map_err(|unknown| unknown.reason)?;
         let before = self.sessions.remove(&reaper).unwrap_or_default();
         let mut after = BTreeMap::new();
@@ -31,6 +43,7 @@ impl Adopters {
         for pid in children {
             let sid = match before.get(&pid) {
                 Some(sid) => *sid,
+                None if is_known(pid) => continue,
                 None => match processes::sight_of(pid) {
                     // A corpse keeps its number as long as it is listed.
                     Ok(sight) if sight.is_gone() => NO_SESSION,
@@ -58,7 +71,8 @@ impl Adopters {
 impl Climb<'_> {
     /// Walks the children of every held member, and where that brings nobody, those of the reapers.
     pub(super) fn walk<S: Scene>(&mut self, scene: &mut S, adopters: &mut Adopters) -> Search {
-        let parents: Vec<ProcessId> = self.held.keys().copied().collect();
+        // Whoever was sent KILL makes no more children, and those it had were listed then.
+        let parents: Vec<ProcessId> = self.held.keys().copied().filter(|id| !self.was_killed(*id)).collect();
         let mut found = Search::Empty;
         for parent in parents {
             let Some(held) = self.held.get(&parent) else { continue };
@@ -89,16 +103,33 @@ impl Climb<'_> {
         }
         let sid = self.held.get(&parent).map(|held| held.first_sight().sid);
         for &pid in children {
-            let Some(pinned) = self.pin_newborn(pid) else { continue };
+            found = either(found, self.consider_child(parent, sid, pid, scene));
+        }
+        found
+    }
+
+    /// Takes in one child, if it is new. One that runs another program between two reads is looked at again as what
+    /// it is then.
+    fn consider_child<S: Scene>(
+        &mut self,
+        parent: ProcessId,
+        sid: Option<i32>,
+        pid: Pid,
+        scene: &mut S,
+    ) -> Search {
+        let mut found = Search::Empty;
+        for _ in 0..EXECS {
+            let Some(pinned) = self.pin_newborn(pid) else { break };
             let sight = pinned.sight();
             let is_child = sight.ppid == parent.pid.number()
                 && self.held.get(&parent).is_some_and(|parent| !parent.is_gone());
             let is_adopted = self.reapers.iter().any(|reaper| reaper.pid.number() == sight.ppid);
             let is_orphan = is_adopted && sid == Some(sight.sid);
             let is_older = sight.id.start < parent.start;
-            if (is_child || is_orphan) && !is_older {
-                found = either(found, self.admit(pinned, Came::Below(parent), scene));
+            if is_older || !(is_child || is_orphan) {
+                break;
             }
+            found = either(found, self.admit(pinned, Came::Below(parent), scene));
         }
         found
     }
@@ -111,7 +142,7 @@ impl Climb<'_> {
             return found;
         }
         for reaper in self.reapers.clone() {
-            let candidates = match adopters.in_sessions(reaper, &sessions) {
+            let candidates = match adopters.in_sessions(reaper, &sessions, |pid| self.bears(pid)) {
                 Ok(candidates) => candidates,
                 Err(reason) => {
                     self.doubt(reason);
@@ -142,12 +173,13 @@ impl Climb<'_> {
         let mut sessions: Vec<i32> = self.held.values().map(|held| held.first_sight().sid).collect();
         sessions.sort_unstable();
         sessions.dedup();
-        sessions.retain(|sid| {
-            let leads =
-                |pid: Pid| self.members.range(first(pid)..).next().is_some_and(|(id, _)| id.pid == pid);
-            Pid::new(*sid).is_some_and(leads)
-        });
+        sessions.retain(|sid| Pid::new(*sid).is_some_and(|pid| self.bears(pid)));
         sessions
+    }
+
+    /// Says whether a member bears this number, or bore it while it lived.
+    fn bears(&self, pid: Pid) -> bool {
+        self.members.range(first(pid)..).next().is_some_and(|(id, _)| id.pid == pid)
     }
 
     /// Returns a held member that is in this session now.
@@ -190,6 +222,11 @@ impl Climb<'_> {
                 }
             },
             Admission::Spare(why) => {
+                let tries = self.tries.entry(id).or_default();
+                *tries += 1;
+                if *tries < PATIENCE {
+                    return Search::Newborn;
+                }
                 self.spared.insert(id, why);
                 Search::Empty
             }

@@ -16,7 +16,8 @@
 //! Each of these is kept. A companion that could not be read, or whose key could not: any process whose arguments are
 //! unknown may be the one (B24). A companion that is protected, or lies in the same tree: it is there. A policy that
 //! is off, or that nobody wrote: nobody looked. A helper without the key. A helper whose parent is one of the
-//! companions, whatever their keys: who is being started may not carry its key yet. A companion of another user is
+//! companions, whatever their keys: who is being started may not carry its key yet. A helper whose parent is alive at
+//! all: it may be a companion of another version, which no policy knows. A companion of another user is
 //! not seen by a user's own reapd: name only programs that run as one user.
 //!
 //! # Settings
@@ -85,6 +86,10 @@ fn weigh(case: &Case<'_>, settings: Settings<'_>) -> Found<Finding> {
     {
         return Ok(Finding::no(format!("its parent {parent} belongs to a companion")));
     }
+    case.parent_seen()?;
+    if let Some(parent) = case.outside_parent() {
+        return Ok(Finding::no(format!("its parent {parent} is alive")));
+    }
     if let Some(other) = others().find(|other| !other.captures.contains_key(key)) {
         let what = format!("what '{{{key}}}' is for process {}", other.root);
         return Err(Unknown::new(Reason::NotAsked, what).into());
@@ -143,7 +148,8 @@ mod tests {
     #[test]
     fn a_parent_that_is_a_companion_keeps_it_m5() {
         let child = adapter().process(40, 1).row(ROOT, |row| row.ppid = 40);
-        check(&child, &Says::Yes("its companion is gone"));
+        check(&child, &Says::No("its parent 40 is alive"));
+        check(&child.clone().without(40), &Says::Unknown("who its parent 40 is"));
         let child = child.other("worker", 40, &[40, ROOT], Some(("session", "s2")));
         check(&child, &Says::No("its parent 40 belongs to a companion"));
     }

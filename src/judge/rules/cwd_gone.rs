@@ -112,10 +112,7 @@ fn weigh_with(
     if let Some(parent) = case.outside_parent() {
         return Ok(Finding::no(format!("its parent {parent} is alive")));
     }
-    if case.root.ppid == 0 {
-        // proc_pid_stat(5): it came into our pid namespace from outside, e.g. by `docker exec` (A20, B25).
-        return Err(Unknown::new(Reason::Foreign, "its parent").into());
-    }
+    case.parent_seen()?;
     if let Some(member) = case.terminal() {
         return Ok(Finding::no(format!("process {member} has a terminal")));
     }
@@ -290,6 +287,11 @@ mod tests {
             let found = weigh_with(case, Some(&path), roots, |_| record).unwrap();
             assert_eq!((found.holds, found.cause), (Holds::Yes, Some(Cause::Mount("/".into()))));
         });
+    }
+
+    #[test]
+    fn a_parent_that_is_hidden_from_us_is_no_dead_one() {
+        check(&deleted().row(ROOT, |row| row.ppid = 41), &Says::Unknown("who its parent 41 is"));
     }
 
     #[test]

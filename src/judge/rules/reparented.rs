@@ -22,7 +22,6 @@
 
 use crate::judge::case::Case;
 use crate::judge::rule::{Finding, Found, Rule, Settings};
-use crate::model::known::{Reason, Unknown};
 use crate::model::ownership::Parentage;
 use crate::model::rule::{Place, RuleSpec, Strength};
 
@@ -49,11 +48,10 @@ fn weigh(case: &Case<'_>, _: Settings<'_>) -> Found<Finding> {
 
 /// Says whether the root was left behind, with the reason for either.
 pub(super) fn left_behind(case: &Case<'_>) -> Found<Result<String, String>> {
+    case.parent_seen()?;
     match case.parentage() {
         Parentage::Living(parent) => Ok(Err(format!("its parent {parent} is alive"))),
         Parentage::Adopted(by) => Ok(Ok(format!("it was adopted by process {by}"))),
-        // proc_pid_stat(5): 0 for what came into our pid namespace from outside.
-        Parentage::None if case.root.ppid == 0 => Err(Unknown::new(Reason::Foreign, "its parent").into()),
         Parentage::None => Ok(Ok("its parent is gone".into())),
     }
 }
@@ -72,7 +70,9 @@ mod tests {
     fn who_was_adopted_was_left_behind() {
         check(&Scene::orphan(), &Says::Yes("it was adopted by process 1"));
         check(&Scene::owned().dead(40), &Says::Yes("its parent is gone"));
-        check(&Scene::owned().without(40), &Says::Yes("its parent is gone"));
+        // The kernel gives an orphan its new parent before the old one is gone: who is not to be seen is hidden.
+        check(&Scene::owned().without(40), &Says::Unknown("who its parent 40 is"));
+        check(&Scene::orphan().without(1), &Says::Yes("it was adopted by process 1"));
         let young = Scene::owned().row(40, |row| row.id.start = Start(9000));
         check(&young, &Says::Yes("it was adopted by process 40"));
     }

@@ -163,9 +163,9 @@ fn still_read(ends: Ends, read: FarEnd) -> String {
 
 /// Returns why a held end is not worth a search: the parent is alive, and may be the one who holds it.
 fn kept_by_parent(case: &Case<'_>) -> Found<Option<String>> {
+    case.parent_seen()?;
     match case.parentage() {
         Parentage::Living(parent) => Ok(Some(format!("its parent {parent} is alive"))),
-        Parentage::None if case.root.ppid == 0 => Err(Unknown::new(Reason::Foreign, "its parent").into()),
         Parentage::Adopted(_) | Parentage::None => Ok(None),
     }
 }

@@ -1,0 +1,130 @@
+//! The benchmark itself: it needs real trees and `/proc`.
+
+#[path = "../../tests/it/support/mod.rs"]
+mod support;
+
+use std::time::{Duration, Instant};
+
+use reapd::act::processes::raise_descriptor_limit;
+use reapd::model::id::Pid;
+use reapd::model::outcome::Closure;
+use reapd::model::plan::Signal;
+
+use support::look;
+use support::stage::Stage;
+use support::tree::{Tree, until};
+
+const ROUNDS: usize = 7;
+const SIZE: usize = 1000;
+const TRIALS: usize = 20;
+const KILL: [(Signal, u64); 1] = [(Signal::Kill, 5000)];
+
+pub(super) fn run() {
+    raise_descriptor_limit();
+    let (mut ours, mut plain, mut looked) = (Vec::new(), Vec::new(), Vec::new());
+    for round in 0..ROUNDS * 2 {
+        let tree = wide_tree(SIZE);
+        if round % 2 == 0 {
+            let (took, own) = torn_down(&tree);
+            ours.push(took);
+            looked.push(own);
+        } else {
+            plain.push(killed(&tree));
+        }
+    }
+    let (ours, plain, looked) = (median(ours), median(plain), median(looked));
+    let ratio = ours.as_secs_f64() / plain.as_secs_f64();
+    println!("tree of {}: gone and verified {ours:.1?}, plain kill loop {plain:.1?}", SIZE + 1);
+    println!("of it {looked:.1?} in the fresh look of the benchmark's own plain reader of /proc");
+    println!("ratio {ratio:.2} (budget 1.5), median of {ROUNDS} each, in turn");
+
+    let nonce = support::tree::nonce();
+    let stubborn = Tree { root: Pid::INIT, nonce: nonce.clone() };
+    let script = "trap '' TERM; sh -c 'exec sleep 1000' & exec sleep 1000";
+    let roots: Vec<Pid> = (0..20).map(|_| support::tree::start(&nonce, script, &[])).collect();
+    stubborn.wait_for(40);
+    let mut stage = Stage::new(&nonce, &roots, &[(Signal::Term, 2000), (Signal::Kill, 3000)]);
+    let plan = stage.plan();
+    let began = Instant::now();
+    let reports = stage.carry_out(&plan);
+    let beyond = began.elapsed().saturating_sub(Duration::from_secs(2));
+    assert!(reports.iter().all(|report| report.closure == Closure::Gone));
+    println!(
+        "20 stubborn trees: one grace and {beyond:.1?} (budget 1 s), {:.1?} of it in that reader",
+        stage.looked
+    );
+
+    let idle: usize =
+        std::env::var("REAPD_BENCH_PROCESSES").ok().and_then(|text| text.parse().ok()).unwrap_or(5000);
+    let _idle = wide_tree(idle);
+    let (mut took, mut left, mut open) = (Vec::new(), 0, 0);
+    for _ in 0..TRIALS {
+        let breed = "while :; do sleep 300 & sleep 0.001; done";
+        let tree = Tree::plant_with("for n in 1 2 3 4; do sh -c \"$1\" & done; sh -c \"$1\"", &[breed]);
+        tree.wait_for(50);
+        let mut stage = Stage::new(&tree.nonce, &[tree.root], &KILL);
+        let plan = stage.plan();
+        let began = Instant::now();
+        let reports = stage.carry_out(&plan);
+        took.push(began.elapsed());
+        let alive = tree.alive().len();
+        left += alive;
+        open += usize::from(reports[0].closure != Closure::Gone);
+        if alive > 0 {
+            println!("left {alive}: {:?} {:?}", reports[0].closure, reports[0].spared);
+        }
+    }
+    took.sort();
+    println!(
+        "tree that forks while killed, beside {idle}: {left} survivors and {open} not proven gone in {TRIALS} trials, median {:.1?}, worst {:.1?} (budget 1 s)",
+        took[TRIALS / 2],
+        took[TRIALS - 1]
+    );
+}
+
+fn wide_tree(size: usize) -> Tree {
+    let tree = Tree::plant_with(
+        "i=0; while [ $i -lt $1 ]; do sleep 1000 & i=$((i+1)); done; exec sleep 1001",
+        &[&size.to_string()],
+    );
+    until("the whole tree", || {
+        let path = format!("/proc/{0}/task/{0}/children", tree.root);
+        std::fs::read_to_string(path).is_ok_and(|text| text.split_ascii_whitespace().count() == size)
+    });
+    until("the last exec", || look::row(tree.root).is_some_and(|row| row.name() == b"sleep"));
+    let last = || tree.alive().iter().all(|pid| look::row(*pid).is_some_and(|row| row.name() == b"sleep"));
+    until("every exec", last);
+    tree
+}
+
+fn torn_down(tree: &Tree) -> (Duration, Duration) {
+    let mut stage = Stage::new(&tree.nonce, &[tree.root], &KILL);
+    let plan = stage.plan();
+    let began = Instant::now();
+    let report = stage.carry_out(&plan).remove(0);
+    let took = began.elapsed();
+    assert_eq!((report.closure, report.members.len()), (Closure::Gone, SIZE + 1));
+    (took, stage.looked)
+}
+
+/// What a script does: kill(2) by number, then look until nobody is left.
+fn killed(tree: &Tree) -> Duration {
+    let pids: Vec<Pid> = tree.alive().into_iter().collect();
+    assert_eq!(pids.len(), SIZE + 1);
+    let began = Instant::now();
+    for pid in &pids {
+        let raw = rustix::process::Pid::from_raw(pid.number()).unwrap();
+        rustix::process::kill_process(raw, rustix::process::Signal::KILL).unwrap();
+    }
+    for pid in &pids {
+        while look::row(*pid).is_some_and(|row| !row.is_gone()) {
+            std::thread::yield_now();
+        }
+    }
+    began.elapsed()
+}
+
+fn median(mut took: Vec<Duration>) -> Duration {
+    took.sort();
+    took[took.len() / 2]
+}
