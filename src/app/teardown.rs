@@ -18,6 +18,7 @@ use climb::{Climb, Progress};
 use walk::Adopters;
 
 mod climb;
+mod close;
 mod send;
 mod walk;
 

@@ -37,6 +37,7 @@ impl Home {
     fn run(&self, args: &[&str]) -> Ran {
         let mut command = self.bare();
         command.arg("--config").arg(self.config()).arg("--state-dir").arg(self.state()).args(args);
+        let _turn = args.contains(&"sweep").then(crate::turn::turn);
         Ran::of(&mut command)
     }
 
@@ -275,6 +276,23 @@ fn why_knows_the_living_and_says_so_of_strangers() {
     home.run(&["log"]).is(0);
     assert_eq!(home.run(&["log", "--json"]).json()["teardowns"].as_array().unwrap().len(), 0);
     home.run(&["held"]).is(0);
+}
+
+/// In a pid namespace below a session that began outside of it, as with `docker exec`, the session has the number 0.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_session_that_began_outside_of_the_pid_namespace_is_no_fault() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let home = Home::new();
+    let bare = home.bare();
+    let mut command = Command::new("unshare");
+    command.args(["--pid", "--fork", "--kill-child", "--mount-proc"]).arg(bare.get_program());
+    command.env_clear().envs(bare.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    command.arg("--config").arg(home.config()).args(["sweep", "--dry-run"]);
+    let ran = Ran::of(&mut command);
+    assert!(ran.is(0).out.contains("nothing to reap"), "{}", ran.out);
 }
 
 #[test]

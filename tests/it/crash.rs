@@ -2,8 +2,9 @@
 
 use rustix::process::Signal;
 
-use crate::desk::{Desk, text, turn};
+use crate::desk::{Desk, text};
 use crate::planted::wait_for;
+use crate::turn::turn;
 
 const LADDER: &str = "[\"TERM 1500ms\", \"KILL 3s\"]";
 

@@ -3,16 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::planted::{Planted, wait_for};
-
-/// Sweeps of one user wait for each other, for a bounded time: tests that sweep take turns, so that none runs out of it.
-pub(crate) fn turn() -> MutexGuard<'static, ()> {
-    static SWEEPS: Mutex<()> = Mutex::new(());
-    // A test that failed while it had its turn leaves nothing behind that concerns the next.
-    SWEEPS.lock().unwrap_or_else(PoisonError::into_inner)
-}
+use crate::turn::turn;
 
 /// A home of its own with a configuration that admits nothing but what this test planted.
 pub(crate) struct Desk {
@@ -44,6 +37,14 @@ impl Desk {
 
     fn configure(&self, more: &str) {
         fs::write(self.config(), format!("{}{more}", self.planted.config())).unwrap();
+    }
+
+    /// Changes the configuration.
+    pub(crate) fn reconfigure(&self, change: impl FnOnce(&str) -> String) {
+        let text = fs::read_to_string(self.config()).unwrap();
+        let changed = change(&text);
+        assert_ne!(changed, text);
+        fs::write(self.config(), changed).unwrap();
     }
 
     fn config(&self) -> PathBuf {

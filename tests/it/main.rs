@@ -16,6 +16,8 @@ mod crash;
 mod desk;
 #[cfg(target_os = "linux")]
 mod observe;
+#[cfg(target_os = "linux")]
+mod other_user;
 mod patience;
 #[cfg(target_os = "linux")]
 mod planted;
@@ -25,4 +27,7 @@ mod shown;
 mod support;
 #[cfg(target_os = "linux")]
 mod teardown;
+#[cfg(target_os = "linux")]
+mod terminal;
 mod tidy;
+mod turn;

@@ -106,7 +106,10 @@ impl Run<'_> {
         if self.consent == Consent::Ask {
             match ask(&mut self.session.out, &question(&plan)) {
                 Reply::Yes => {}
-                Reply::No => return Ok((Exit::Done, found)),
+                Reply::No => {
+                    self.finish(&sight, &plan, stage, &[]);
+                    return Ok((Exit::Done, found));
+                }
                 Reply::Stopped => return Ok((self.stopped(), found)),
             }
         }

@@ -14,6 +14,7 @@ use crate::observe::ObserveError;
 use super::facts::namespace;
 use super::mounts;
 use super::pinned::unknown;
+use super::stat::{self, Units};
 
 /// `PROC_PID_INIT_INO` of the kernel: the pid namespace that the machine booted in.
 const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
@@ -30,11 +31,18 @@ pub(in crate::observe) fn own(scope: Scope, home: Option<BString>) -> Own {
     Own {
         pid: Pid::new(rustix::process::getpid().as_raw_nonzero().get()).unwrap_or(Pid::INIT),
         uid: Uid(rustix::process::geteuid().as_raw()),
-        sid: rustix::process::getsid(None).map_or(0, |sid| sid.as_raw_nonzero().get()),
+        sid: session(),
         namespaces: namespaces_at("/proc/self"),
         home,
         scope,
     }
+}
+
+/// Returns our session, as the kernel writes it in the table: 0 where its leader is outside of our pid namespace, as
+/// below `docker exec` and unshare(1). getsid(2) of rustix takes that for a fault.
+fn session() -> i32 {
+    let text = std::fs::read("/proc/self/stat").unwrap_or_default();
+    stat::parse(&text, Units::of_this_kernel()).map_or(0, |row| row.sid)
 }
 
 fn namespaces_at(base: &str) -> Known<Namespaces> {

@@ -1,0 +1,11 @@
+//! Turns for tests that sweep.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Waits for a turn. Sweeps of one user wait for each other, but not for ever (as root all share one lock), so no two
+/// tests sweep at once.
+pub(crate) fn turn() -> MutexGuard<'static, ()> {
+    static SWEEPS: Mutex<()> = Mutex::new(());
+    // A test that failed while it had its turn leaves nothing behind that concerns the next.
+    SWEEPS.lock().unwrap_or_else(PoisonError::into_inner)
+}
