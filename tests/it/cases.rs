@@ -10,6 +10,7 @@ mod trees;
 mod users;
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -102,11 +103,12 @@ impl Field {
             ("spawner", "owner-gone = { spawner = \"dies-with\" }".to_owned(), ""),
         ];
         for (name, proof, more) in &proofs {
-            text.push_str(&format!(
+            let _ = write!(
+                text,
                 "\n[process.{name}]\nmatch = {{ program = \"*\", args = [\"{}\", \"{name}\", \"...\"] }}\n\
                  reap-when = [{{ {proof} }}]\n{more}",
                 script.display(),
-            ));
+            );
             match *name {
                 "directories" => {
                     text.push_str("[process.directories.capture]\nworkspace = { flag = \"--cwd\" }\n");
@@ -116,11 +118,12 @@ impl Field {
             }
         }
         // Daemons that whole logins share: nothing of theirs names this directory but where they stand.
-        text.push_str(&format!(
+        let _ = write!(
+            text,
             "\n[process.shared]\nmatch = {{ program = [\"tmux\", \"ssh-agent\", \"sleep\"] }}\n\
              reap-when = [{{ cwd-gone = {{ roots = [\"{}\"] }} }}]\n",
             throwaway.display(),
-        ));
+        );
         text
     }
 

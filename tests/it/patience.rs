@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 /// Runs a command of reapd's, again while another reapd of this user is at work; fails after a minute.
 pub(crate) fn patiently(command: &mut Command) -> Output {
-    let end = Instant::now() + Duration::from_secs(60);
+    let end = Instant::now() + Duration::from_mins(1);
     loop {
         let output = command.output().unwrap();
         let busy = b"another reapd of this user is at work";
