@@ -37,12 +37,12 @@ def listen(address):
 
 
 def breed():
-    # A child every few milliseconds, and each outlives the signal that asks. Bounded, so that a sweep that fails cannot
-    # fill the table of processes.
+    # A child every few milliseconds, and each outlives the signal that asks. Bounded in number and time: when the
+    # tests are killed, nobody is left to end it.
     ignore_term()
     for _ in range(2000):
         if os.fork() == 0:
-            os.execv("/bin/sleep", ["newborn", "60"])
+            os.execv("/bin/sleep", ["newborn", "40"])
         time.sleep(0.005)
     time.sleep(60)
 
