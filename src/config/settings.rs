@@ -391,6 +391,14 @@ mod tests {
     }
 
     #[test]
+    fn a_scope_is_a_variable_with_its_value() {
+        for wrong in ["PILOT", "PILOT=", "=1", "1PILOT=1", "A B=1"] {
+            assert_eq!(faults(&format!("scope.admit-env = \"{wrong}\"")).len(), 1, "{wrong}");
+        }
+        assert_eq!(faults("scope.admit-env = \"PILOT=1\""), [""; 0]);
+    }
+
+    #[test]
     fn modes_are_written_as_they_are_read() {
         for word in ["reap", "report", "off"] {
             assert_eq!(mode_word(mode(word)), word);

@@ -256,7 +256,7 @@ fn a_world_that_was_swept_has_nothing_left_to_plan() {
 /// The order in which a scan found the processes says nothing.
 #[test]
 fn the_order_of_rows_does_not_matter() {
-    for Played { name, config, manner, mut looks, reaped: before, .. } in corpus() {
+    for Played { name, config, manner, mut looks, reaped: before } in corpus() {
         for look in &mut looks {
             let mut rows = look.snapshot.table.rows().to_vec();
             rows.reverse();
