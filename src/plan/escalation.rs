@@ -533,10 +533,10 @@ mod tests {
         let mut now = 0;
         let closure = loop {
             now += 1000;
-            match machine.poll(at(now)) {
-                Step::Done(closure) => break closure,
-                _ => machine.walked(at(now), Search::Newborn),
+            if let Step::Done(closure) = machine.poll(at(now)) {
+                break closure;
             }
+            machine.walked(at(now), Search::Newborn);
             assert!(now < 60_000, "time is capped");
         };
         assert_eq!(closure, Closure::NotProven);
