@@ -79,8 +79,8 @@ pub struct Escalation {
     rungs: Vec<Rung>,
     root: ProcessId,
     began: Moment,
-    /// Whether it was polled yet: the ladder begins with its first poll.
-    polled: Polled,
+    /// When it was first polled: the ladder begins then.
+    first_poll: Option<Moment>,
     /// Until when was to be waited, where the last step was a wait.
     waiting: Option<Moment>,
     rung: usize,
@@ -136,13 +136,6 @@ enum Scan {
     Empty,
 }
 
-/// Whether a ladder was polled yet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Polled {
-    Never,
-    Before,
-}
-
 impl Escalation {
     /// Returns a tree at the foot of its ladder. The members need not hold the root.
     pub fn new(
@@ -157,7 +150,7 @@ impl Escalation {
             rungs,
             root,
             began: now,
-            polled: Polled::Never,
+            first_poll: None,
             waiting: None,
             rung: 0,
             rung_began: now,
@@ -380,10 +373,10 @@ impl Escalation {
 
     /// Leaves out the time in which nobody could run.
     fn forgive(&mut self, now: Moment) {
-        if self.polled == Polled::Never {
+        if self.first_poll.is_none() {
             // Until its first poll other trees were judged once more and written down, and what that took is nobody's
             // grace: with many trees, or a short rung, TERM would be skipped.
-            self.polled = Polled::Before;
+            self.first_poll = Some(now);
             self.began = now;
             self.rung_began = now;
             self.next_walk = now.plus(self.pause);

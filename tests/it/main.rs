@@ -9,11 +9,11 @@ mod cases;
 mod channels;
 mod cli;
 mod config;
-mod forgetting;
 #[cfg(target_os = "linux")]
 mod crash;
 #[cfg(target_os = "linux")]
 mod desk;
+mod forgetting;
 #[cfg(target_os = "linux")]
 mod observe;
 #[cfg(target_os = "linux")]

@@ -12,7 +12,7 @@ fn deleted_workspaces_end_their_trees_and_moved_ones_do_not_a21_b11_b32_b33_b34_
             ("a21-busy-loop", Ended),
             ("a21-there", Kept("is there")),
             ("b32-living-parent", Kept("its parent")),
-            ("b33-moved", Kept("never seen while it was there")),
+            ("b33-moved", Kept("nothing was recorded of it")),
             ("b33-made-again", Kept("is there")),
             ("b33-renamed", Kept("is there")),
             ("b33-deleted", Ended),
@@ -32,7 +32,7 @@ fn deleted_workspaces_end_their_trees_and_moved_ones_do_not_a21_b11_b32_b33_b34_
         field.check(
             &swept,
             &[
-                ("b35-unmounted", Kept("never seen while it was there")),
+                ("b35-unmounted", Kept("nothing was recorded of it")),
                 ("b35-below-roots", Kept("is not below a root of throw-away workspaces")),
                 ("b35-deleted", Ended),
             ],
