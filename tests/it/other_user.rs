@@ -136,8 +136,7 @@ fn others_are_not_judged_and_the_own_configured_server_is_b23() {
 
     let why = nobody.reapd(&["why", &theirs.to_string()]);
     assert!(why.status.success() && why.stderr.is_empty(), "{}", text(&why));
-    assert!(text(&why).contains("KEEP: no policy looks at it"), "{}", text(&why));
-    assert!(text(&why).contains("belongs to another user"), "{}", text(&why));
+    assert!(text(&why).contains("KEEP") && text(&why).contains("another user"), "{}", text(&why));
 
     let swept = nobody.reapd(&["sweep", "--yes"]);
     assert!(swept.status.success(), "{}", text(&swept));
