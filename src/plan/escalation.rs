@@ -490,7 +490,9 @@ mod tests {
             now += 1000;
             match machine.poll(at(now)) {
                 Step::Done(closure) => break closure,
-                _ => machine.walked(at(now), Search::Newborn),
+                Step::Signal { .. } | Step::Walk | Step::Rescan | Step::WaitUntil(_) => {
+                    machine.walked(at(now), Search::Newborn);
+                }
             }
             assert!(now < 60_000, "time is capped");
         };
