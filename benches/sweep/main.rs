@@ -9,6 +9,7 @@
 
 mod measure;
 mod population;
+mod quiet;
 mod scan;
 
 use measure::Figure;
@@ -35,6 +36,7 @@ fn main() {
     let population = Population::start(processes);
     let mut figures: Vec<Figure> = Vec::new();
     figures.extend(scan::figures(rounds));
+    figures.extend(quiet::figures(rounds));
     drop(population);
     println!();
     for figure in &figures {

@@ -42,7 +42,7 @@ pub(crate) fn figures(rounds: usize) -> Vec<Figure> {
             own(SCANS, || floor.run()),
             own(1, || refresh(&mut system)),
             children(ps),
-            with_aside(&mut observer),
+            with_aside(&mut observer, SCANS, look),
         ]);
     }
     let each = |at: usize| {
@@ -105,13 +105,17 @@ fn look(observer: &mut Observer) {
     observer.recycle(snapshot);
 }
 
-/// Returns the cost of a look with its arguments, that of the aside process included.
-fn with_aside(observer: &mut Observer) -> Duration {
+/// Returns the processor time of some work, that of the aside process included.
+pub(crate) fn with_aside(
+    observer: &mut Observer,
+    times: u32,
+    mut work: impl FnMut(&mut Observer),
+) -> Duration {
     let aside = aside_process(observer);
     let before = aside.map_or(Duration::ZERO, on_processor);
-    let ours = own(SCANS, || look(observer));
+    let ours = own(times, || work(observer));
     let after = aside.map_or(Duration::ZERO, on_processor);
-    ours + after.saturating_sub(before) / SCANS
+    ours + after.saturating_sub(before) / times
 }
 
 fn aside_process(observer: &mut Observer) -> Option<i32> {

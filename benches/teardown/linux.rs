@@ -3,12 +3,19 @@
 #[path = "../../tests/it/support/mod.rs"]
 mod support;
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use reapd::act::processes::raise_descriptor_limit;
-use reapd::model::id::Pid;
-use reapd::model::outcome::Closure;
-use reapd::model::plan::Signal;
+use reapd::act::processes::{Sight, raise_descriptor_limit};
+use reapd::app::teardown::{Admission, Came, Event, Scene, carry_out};
+use reapd::model::id::{Pid, ProcessId};
+use reapd::model::known::{Known, Reason, Unknown};
+use reapd::model::look::{Look, Scope};
+use reapd::model::moment::Moment;
+use reapd::model::outcome::{Closure, Report};
+use reapd::model::plan::{Member, Plan, Signal, Teardown};
+use reapd::observe::{Observer, Setup};
+use reapd::plan::teardown::{Membership, membership, questions};
 
 use support::look;
 use support::stage::Stage;
@@ -21,21 +28,18 @@ const KILL: [(Signal, u64); 1] = [(Signal::Kill, 5000)];
 
 pub(super) fn run() {
     raise_descriptor_limit();
-    let (mut ours, mut plain, mut looked) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut ours, mut plain) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS * 2 {
         let tree = wide_tree(SIZE);
         if round % 2 == 0 {
-            let (took, own) = torn_down(&tree);
-            ours.push(took);
-            looked.push(own);
+            ours.push(torn_down(&tree));
         } else {
             plain.push(killed(&tree));
         }
     }
-    let (ours, plain, looked) = (median(ours), median(plain), median(looked));
+    let (ours, plain) = (median(ours), median(plain));
     let ratio = ours.as_secs_f64() / plain.as_secs_f64();
     println!("tree of {}: gone and verified {ours:.1?}, plain kill loop {plain:.1?}", SIZE + 1);
-    println!("of it {looked:.1?} in the fresh look of the benchmark's own plain reader of /proc");
     println!("ratio {ratio:.2} (budget 1.5), median of {ROUNDS} each, in turn");
 
     let nonce = support::tree::nonce();
@@ -43,16 +47,13 @@ pub(super) fn run() {
     let script = "trap '' TERM; sh -c 'exec sleep 1000' & exec sleep 1000";
     let roots: Vec<Pid> = (0..20).map(|_| support::tree::start(&nonce, script, &[])).collect();
     stubborn.wait_for(40);
-    let mut stage = Stage::new(&nonce, &roots, &[(Signal::Term, 2000), (Signal::Kill, 3000)]);
+    let stage = Stage::new(&nonce, &roots, &[(Signal::Term, 2000), (Signal::Kill, 3000)]);
     let plan = stage.plan();
     let began = Instant::now();
-    let reports = stage.carry_out(&plan);
+    let reports = Quick::of(stage).carry_out(&plan);
     let beyond = began.elapsed().saturating_sub(Duration::from_secs(2));
     assert!(reports.iter().all(|report| report.closure == Closure::Gone));
-    println!(
-        "20 stubborn trees: one grace and {beyond:.1?} (budget 1 s), {:.1?} of it in that reader",
-        stage.looked
-    );
+    println!("20 stubborn trees: one grace and {beyond:.1?} (budget 1 s)");
 
     let idle: usize =
         std::env::var("REAPD_BENCH_PROCESSES").ok().and_then(|text| text.parse().ok()).unwrap_or(5000);
@@ -62,10 +63,11 @@ pub(super) fn run() {
         let breed = "while :; do sleep 300 & sleep 0.001; done";
         let tree = Tree::plant_with("for n in 1 2 3 4; do sh -c \"$1\" & done; sh -c \"$1\"", &[breed]);
         tree.wait_for(50);
-        let mut stage = Stage::new(&tree.nonce, &[tree.root], &KILL);
+        let stage = Stage::new(&tree.nonce, &[tree.root], &KILL);
         let plan = stage.plan();
+        let mut quick = Quick::of(stage);
         let began = Instant::now();
-        let reports = stage.carry_out(&plan);
+        let reports = quick.carry_out(&plan);
         took.push(began.elapsed());
         let alive = tree.alive().len();
         left += alive;
@@ -97,14 +99,78 @@ fn wide_tree(size: usize) -> Tree {
     tree
 }
 
-fn torn_down(tree: &Tree) -> (Duration, Duration) {
-    let mut stage = Stage::new(&tree.nonce, &[tree.root], &KILL);
+fn torn_down(tree: &Tree) -> Duration {
+    let stage = Stage::new(&tree.nonce, &[tree.root], &KILL);
     let plan = stage.plan();
+    let mut quick = Quick::of(stage);
     let began = Instant::now();
-    let report = stage.carry_out(&plan).remove(0);
+    let report = quick.carry_out(&plan).remove(0);
     let took = began.elapsed();
     assert_eq!((report.closure, report.members.len()), (Closure::Gone, SIZE + 1));
-    (took, stage.looked)
+    took
+}
+
+/// A stage whose fresh tables come from the product's own observer, as a sweep's do.
+struct Quick<'a> {
+    stage: Stage<'a>,
+    observer: Observer,
+}
+
+impl<'a> Quick<'a> {
+    fn of(stage: Stage<'a>) -> Quick<'a> {
+        let mut observer = Observer::open(Setup {
+            scope: Scope::User,
+            probe_timeout: Duration::from_secs(5),
+            env_names: BTreeSet::from([support::tree::MARK.into()]),
+            aside: env!("CARGO_BIN_EXE_reapd").into(),
+            home: None,
+        })
+        .expect("we can observe here");
+        // A sweep has looked at least twice before it tears anything down.
+        let snapshot = observer.table().expect("the table can be read");
+        observer.recycle(snapshot);
+        Quick { stage, observer }
+    }
+
+    fn carry_out(&mut self, plan: &Plan) -> Vec<Report> {
+        carry_out(plan, self)
+    }
+}
+
+impl Scene for Quick<'_> {
+    fn now(&mut self) -> Moment {
+        self.stage.now()
+    }
+
+    fn recheck(&mut self, teardown: &Teardown) -> Result<(), String> {
+        self.stage.recheck(teardown)
+    }
+
+    fn adopters(&mut self, teardown: &Teardown) -> Vec<ProcessId> {
+        self.stage.adopters(teardown)
+    }
+
+    fn fresh(&mut self, teardown: &Teardown, known: &[Member]) -> Known<Membership> {
+        let snapshot =
+            self.observer.table().map_err(|error| Unknown::new(Reason::Starved, error.to_string()))?;
+        let mut look = Look::new(snapshot);
+        loop {
+            let asks = questions(&self.stage.ground(teardown, &look, known));
+            if asks.is_empty() {
+                return Ok(membership(&self.stage.ground(teardown, &look, known)));
+            }
+            let answers = self.observer.answer(&look.snapshot, &asks);
+            look.answers.extend(answers);
+        }
+    }
+
+    fn admit(&mut self, teardown: &Teardown, newborn: &Sight, came: Came) -> Admission {
+        self.stage.admit(teardown, newborn, came)
+    }
+
+    fn record(&mut self, event: &Event<'_>) -> Result<(), String> {
+        self.stage.record(event)
+    }
 }
 
 /// What a script does: kill(2) by number, then look until nobody is left.

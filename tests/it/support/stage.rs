@@ -1,7 +1,7 @@
 //! A stage for teardowns: one marked tree, judged an orphan, with the real clock and the real table.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bstr::BString;
 use reapd::act::processes::Sight;
@@ -42,8 +42,6 @@ pub(crate) struct Stage<'a> {
     pub(crate) journal: Result<Vec<String>, String>,
     /// How many lines the disk has room for.
     pub(crate) room: usize,
-    /// How long this stage's own slow reader took for fresh looks.
-    pub(crate) looked: Duration,
     adopters: Vec<ProcessId>,
     hook: Hook<'a>,
 }
@@ -65,7 +63,6 @@ impl<'a> Stage<'a> {
             interrupt: Interrupt::GoOn,
             journal: Ok(Vec::new()),
             room: usize::MAX,
-            looked: Duration::ZERO,
             adopters: ids.first().map(|id| adopters(&look, *id)).unwrap_or_default(),
             hook: Box::new(|_| {}),
         }
@@ -102,7 +99,13 @@ impl<'a> Stage<'a> {
         self.carry_out(&plan).remove(0)
     }
 
-    fn ground<'g>(&'g self, teardown: &'g Teardown, look: &'g Look, known: &'g [Member]) -> Ground<'g> {
+    /// Returns what membership is worked out from.
+    pub(crate) fn ground<'g>(
+        &'g self,
+        teardown: &'g Teardown,
+        look: &'g Look,
+        known: &'g [Member],
+    ) -> Ground<'g> {
         Ground { judgement: &teardown.judgement, verdicts: &self.verdicts, look, config: &self.config, known }
     }
 }
@@ -123,14 +126,11 @@ impl Scene for Stage<'_> {
     }
 
     fn fresh(&mut self, teardown: &Teardown, known: &[Member]) -> Known<Membership> {
-        let began = Instant::now();
         let mut look = look::look();
         loop {
             let asks = questions(&self.ground(teardown, &look, known));
             if asks.is_empty() {
-                let found = membership(&self.ground(teardown, &look, known));
-                self.looked += began.elapsed();
-                return Ok(found);
+                return Ok(membership(&self.ground(teardown, &look, known)));
             }
             answer(&mut look, asks);
         }
