@@ -403,7 +403,7 @@ mod tests {
     #[test]
     fn a_directory_has_no_slash_at_its_end() {
         let home = Some(BStr::new("/home/u"));
-        assert_eq!(expand("~/work/", home), Ok("/home/u/work".into()));
+        assert_eq!(expand("~/src/", home), Ok("/home/u/src".into()));
         assert_eq!(expand("~", home), Ok("/home/u".into()));
         assert_eq!(expand("/srv//", home), Ok("/srv".into()));
         assert_eq!(expand("/", home), Ok("/".into()));
