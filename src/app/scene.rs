@@ -271,58 +271,20 @@ mod tests {
     use std::cell::RefCell;
 
     use crate::app::journal::USUAL;
+    use crate::app::machine::{Machine, Shared};
     use crate::app::sample;
     use crate::app::state::State;
     use crate::config::{self, Context};
     use crate::judge::rules;
     use crate::model::id::{Pid, Uid};
     use crate::model::keep::Kept;
-    use crate::model::look::Snapshot;
-    use crate::model::moment::Clocks;
-    use crate::model::world;
 
-    /// A machine in a text, whose clock stands where the test puts it.
-    struct Machine {
-        look: Look,
-        after: Duration,
-        looks: usize,
-    }
-
-    impl Machine {
-        fn is(&mut self, stdin: &str) {
-            let text = format!(
-                "reapd world 1\nlook at 10d\n  pid  ppid began command\n  1 0 10d init\n  \
-                 6000 1 3d editor\n  5100 1 2d gopls\n  5200 1 2d gopls\n  \
-                 stdin 5100 pipe gone\n  stdout 5100 pipe gone\n  stdin 5200 {stdin}\n  stdout 5200 {stdin}\n"
-            );
-            self.look = world::parse(&text).unwrap().remove(0);
-        }
-    }
-
-    impl Eyes for Machine {
-        fn table(&mut self) -> Result<Snapshot, crate::app::trouble::Trouble> {
-            self.looks += 1;
-            Ok(Snapshot { began: self.clocks(), ..self.look.snapshot.clone() })
-        }
-
-        fn answer(&mut self, _: &Snapshot, questions: &[Question]) -> Vec<(Question, Known<Answer>)> {
-            let answer = |question| {
-                let said = self.look.answers.get(question).cloned();
-                said.or_else(|| world::answer(&self.look, question)).unwrap()
-            };
-            questions.iter().map(|question| (question.clone(), answer(question))).collect()
-        }
-
-        fn clocks(&mut self) -> Clocks {
-            let began = self.look.snapshot.began;
-            Clocks {
-                boot: began.boot.plus(self.after),
-                monotonic: Moment(began.monotonic).plus(self.after).0,
-                wall: began.wall + u64::try_from(self.after.as_millis()).unwrap(),
-            }
-        }
-
-        fn pin(&mut self, _: &[ProcessId]) {}
+    /// Two servers whose standard streams lead there.
+    fn servers(stdin: &str) -> String {
+        format!(
+            "  5100 1 2d gopls\n  5200 1 2d gopls\n  stdin 5100 pipe gone\n  stdout 5100 pipe gone\n  \
+             stdin 5200 {stdin}\n  stdout 5200 {stdin}\n"
+        )
     }
 
     #[test]
@@ -331,13 +293,11 @@ mod tests {
         let config = config::load(None, &Context { rules: &specs, home: None }).unwrap();
         let base = tempfile::tempdir().unwrap();
         let state = State::open(&base.path().join("s")).unwrap();
-        let look = Look::new(sample::snapshot(&[]));
-        let mut machine = Machine { look, after: Duration::ZERO, looks: 0 };
-        machine.is("pipe gone");
+        let mut machine = Machine::new(&servers("pipe gone"));
         let mut ledger = Ledger::default();
         for _ in 0..2 {
             take(&mut machine, &config, &mut ledger, &[]).unwrap().remember(&mut ledger);
-            machine.after += Duration::from_secs(10);
+            machine.ahead += Duration::from_secs(10);
         }
         let sight = take(&mut machine, &config, &mut ledger, &[]).unwrap();
         let condemned = |pid| {
@@ -364,14 +324,14 @@ mod tests {
             checked: None,
             unwritten: None,
         };
-        let looks = || machine.borrow().looks;
-        let later = |millis| machine.borrow_mut().after += Duration::from_millis(millis);
+        let looks = || machine.borrow().scans.len();
+        let later = |millis| machine.borrow_mut().ahead += Duration::from_millis(millis);
         let before = looks();
         assert_eq!(stand.recheck(&one), Ok(()));
         later(250);
         assert_eq!(stand.recheck(&other), Ok(()));
         assert_eq!(looks() - before, 1, "two trees of one moment share a look");
-        machine.borrow_mut().is("pipe held by=6000");
+        machine.borrow_mut().is(&servers("pipe held by=6000"));
         later(1);
         let why = stand.recheck(&other).unwrap_err();
         assert!(why.contains("6000 holds the other end"), "{why}");
@@ -387,25 +347,6 @@ mod tests {
         marks.borrow_mut().push(KeepMark { what, until: None, set: 0, note: None });
         assert!(stand.recheck(&one).is_err());
         assert_eq!(looks() - before, 3);
-    }
-
-    /// Eyes on a machine that the test changes meanwhile.
-    struct Shared<'a>(&'a RefCell<Machine>);
-
-    impl Eyes for Shared<'_> {
-        fn table(&mut self) -> Result<Snapshot, crate::app::trouble::Trouble> {
-            self.0.borrow_mut().table()
-        }
-
-        fn answer(&mut self, snapshot: &Snapshot, questions: &[Question]) -> Vec<(Question, Known<Answer>)> {
-            self.0.borrow_mut().answer(snapshot, questions)
-        }
-
-        fn clocks(&mut self) -> Clocks {
-            self.0.borrow_mut().clocks()
-        }
-
-        fn pin(&mut self, _: &[ProcessId]) {}
     }
 
     fn now(change: impl FnOnce(&mut Judgement)) -> Result<(), String> {
