@@ -18,6 +18,8 @@ pub(super) struct Machine<'a> {
     look: Look,
     /// How far the test has put its clock forward.
     pub(super) ahead: Duration,
+    /// How long it has slept, as the boot clock and the wall clock tell and the monotonic one does not.
+    pub(super) asleep: Duration,
     /// Since when the clock runs by itself; it stands where this is nothing.
     running: Option<Instant>,
     /// When each table was scanned.
@@ -43,6 +45,7 @@ impl<'a> Machine<'a> {
         Machine {
             look: parsed(lines),
             ahead: Duration::ZERO,
+            asleep: Duration::ZERO,
             running: None,
             scans: Vec::new(),
             events: Vec::new(),
@@ -75,9 +78,9 @@ impl<'a> Machine<'a> {
         let after = self.ahead + self.running.map_or(Duration::ZERO, |since| since.elapsed());
         let began = self.look.snapshot.began;
         Clocks {
-            boot: began.boot.plus(after),
+            boot: began.boot.plus(after + self.asleep),
             monotonic: Moment(began.monotonic).plus(after).0,
-            wall: began.wall + u64::try_from(after.as_millis()).unwrap(),
+            wall: began.wall + u64::try_from((after + self.asleep).as_millis()).unwrap(),
         }
     }
 }

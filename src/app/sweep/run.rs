@@ -410,6 +410,20 @@ mod tests {
     }
 
     #[test]
+    fn by_hand_nobody_is_reaped_who_is_not_confirmed_in_the_end_f13() {
+        let desk = Desk::new(SHORTLY);
+        let mut machine = Machine::new(ONE);
+        for further in 1..=8 {
+            let sleeps = |machine: &mut Machine<'_>| machine.asleep += Duration::from_secs(10);
+            machine.at(When::Scan(FIRST_LOOK + further), sleeps);
+        }
+        let swept = desk.by_hand(&mut machine);
+        assert_eq!(swept.json["trees"][0]["verdict"], "suspect", "{swept:?}");
+        assert_eq!(swept.set_about(), [] as [i64; 0], "{swept:?}");
+        assert!(machine.scans.len() > FIRST_LOOK + 1, "looks that were slept through are taken anew");
+    }
+
+    #[test]
     fn by_hand_only_what_was_on_the_screen_is_reaped() {
         let mut desk = Desk::new(SHORTLY);
         // On the screen the other waits for a person's release: it is too large.
@@ -424,7 +438,7 @@ mod tests {
             .unwrap()
             .iter()
             .filter(|tree| tree["verdict"] == "orphaned")
-            .map(|tree| tree["root"].as_i64().unwrap())
+            .map(|tree| tree["root"]["pid"].as_i64().unwrap())
             .collect();
         assert_eq!(condemned, [5100, 5200].into(), "{swept:?}");
         assert_eq!(swept.set_about(), [5100], "{swept:?}");
