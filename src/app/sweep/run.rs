@@ -206,6 +206,7 @@ mod tests {
     use std::cell::RefCell;
     use std::collections::BTreeSet;
     use std::io::Write;
+    use std::os::unix::fs::DirBuilderExt as _;
     use std::path::PathBuf;
     use std::rc::Rc;
     use std::time::Duration;
@@ -287,7 +288,8 @@ mod tests {
             config.confirm.apart = apart;
             assert_eq!((config.confirm.looks, config.mode), (2, Mode::Reap));
             let base = tempfile::tempdir().unwrap();
-            std::fs::create_dir(base.path().join("run")).unwrap();
+            // Whatever the umask: a lock is taken in no directory that others may write.
+            std::fs::DirBuilder::new().mode(0o700).create(base.path().join("run")).unwrap();
             Desk { base, config, _alone: Alone::new() }
         }
 
@@ -351,7 +353,7 @@ mod tests {
         let first = desk.once(&mut machine);
         assert_eq!(first.set_about(), [] as [i64; 0], "{first:?}");
         assert_eq!(first.json["trees"][0]["verdict"], "suspect", "{first:?}");
-        machine.ahead += APART - Duration::from_millis(1);
+        machine.ahead += APART.saturating_sub(Duration::from_millis(1));
         assert_eq!(desk.once(&mut machine).set_about(), [] as [i64; 0], "looks too close together are one");
         machine.ahead += Duration::from_millis(1);
         assert_eq!(desk.once(&mut machine).set_about(), [5100], "the twin of two looks");
