@@ -188,7 +188,12 @@ pub fn variables(config: &Config) -> BTreeSet<BString> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::app::machine::Machine;
     use crate::app::sample;
+    use crate::config::{self, Context};
+    use crate::judge::rules;
+    use crate::model::id::BootId;
+    use crate::model::keep::Kept;
 
     struct Scripted {
         asked: Vec<Vec<Question>>,
@@ -245,5 +250,33 @@ mod tests {
             vec![facts(100 + count)]
         });
         assert_eq!(eyes.asked.len(), 1 + TURNS);
+    }
+
+    #[test]
+    fn what_a_person_keeps_reaches_the_look_while_it_holds() {
+        let specs: Vec<_> = rules::ALL.iter().map(|rule| &rule.spec).collect();
+        let config = config::load(None, &Context { rules: &specs, home: None }).unwrap();
+        let mut machine =
+            Machine::new("  5100 1 2d gopls\n  stdin 5100 pipe gone\n  stdout 5100 pipe gone\n");
+        let mut judged = |marks: &[KeepMark]| {
+            let sight = take(&mut machine, &config, &mut Ledger::default(), marks).unwrap();
+            (sight.verdicts.judgements[0].clone(), sight.look.snapshot)
+        };
+        let (before, snapshot) = judged(&[]);
+        assert!(matches!(before.verdict, Verdict::Suspect { .. }), "the twin that nobody keeps: {before:?}");
+        let mark = |boot: &BootId, until| KeepMark {
+            what: Kept::Process { boot: boot.clone(), id: before.root, name: String::new() },
+            until,
+            set: 0,
+            note: None,
+        };
+        let later = Some(snapshot.began.wall + 1);
+        for holds in [mark(&snapshot.boot, None), mark(&snapshot.boot, later)] {
+            assert_eq!(judged(&[holds]).0.verdict, Verdict::Protected);
+        }
+        for ended in [mark(&BootId("another".into()), None), mark(&snapshot.boot, Some(snapshot.began.wall))]
+        {
+            assert_eq!(judged(&[ended]).0.verdict, before.verdict);
+        }
     }
 }

@@ -187,7 +187,10 @@ mod tests {
         assert_eq!(ledger(&state).unwrap(), Remembered::Nothing);
         save_ledger(&state, &Ledger::default()).unwrap();
         assert_eq!(ledger(&state).unwrap(), Remembered::Ledger(Box::default()));
-        for bad in ["{", "{\"v\":9,\"ledger\":{}}", ""] {
+        let good = String::from_utf8(state.read(LEDGER).unwrap().unwrap()).unwrap();
+        let other_version = good.replacen("\"v\":1", "\"v\":2", 1);
+        assert_ne!(other_version, good);
+        for bad in ["{", &other_version, ""] {
             state.write(LEDGER, bad.as_bytes()).unwrap();
             assert!(matches!(ledger(&state).unwrap(), Remembered::Bad(_)), "{bad}");
             let aside = set_ledger_aside(&state).unwrap();

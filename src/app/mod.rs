@@ -33,6 +33,8 @@ pub mod why;
 pub mod words;
 
 #[cfg(test)]
+mod machine;
+#[cfg(test)]
 mod sample;
 
 use std::process::ExitCode;

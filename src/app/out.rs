@@ -73,6 +73,13 @@ impl Out {
         }
     }
 
+    /// Returns ways out to these, and to programs.
+    #[cfg(test)]
+    pub fn to(data: Box<dyn Write>, talk: Box<dyn Write>) -> Out {
+        let (reader, listener) = (Reader::Program, Reader::Program);
+        Out { data, talk, lost: Lost::Nothing, colour: Colour::None, reader, listener }
+    }
+
     /// Prints data, as it stands.
     pub fn data(&mut self, text: &str) {
         if self.lost != Lost::Nothing {
@@ -141,14 +148,7 @@ mod tests {
     }
 
     fn out(kind: ErrorKind) -> Out {
-        Out {
-            data: Box::new(Broken(kind)),
-            talk: Box::new(io::sink()),
-            lost: Lost::Nothing,
-            colour: Colour::None,
-            reader: Reader::Program,
-            listener: Reader::Program,
-        }
+        Out::to(Box::new(Broken(kind)), Box::new(io::sink()))
     }
 
     #[test]

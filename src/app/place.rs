@@ -188,6 +188,28 @@ mod tests {
     }
 
     #[test]
+    fn root_takes_a_named_configuration_only_where_it_is_roots_alone_s2() {
+        let around = Surroundings::of(&[], 0);
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let place = named(file.path().to_str().unwrap());
+        let told = |uid, mode| {
+            if rustix::process::geteuid().is_root() {
+                std::os::unix::fs::chown(file.path(), Some(uid), None).unwrap();
+            }
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+            std::fs::set_permissions(file.path(), mode).unwrap();
+            around.config(&place)
+        };
+        let refused = told(65534, 0o600).unwrap_err();
+        assert_eq!(refused.exit, super::super::exit::Exit::Usage);
+        assert!(refused.what.contains("somebody else could change it"), "{refused}");
+        if rustix::process::geteuid().is_root() {
+            assert!(told(0, 0o620).is_err() && told(0, 0o602).is_err());
+            assert_eq!(told(0, 0o644).unwrap().1, Presence::Required, "the twin that is root's alone");
+        }
+    }
+
+    #[test]
     fn only_root_looks_at_everybody() {
         let place = Place { host: true, ..Place::default() };
         assert!(Surroundings::of(&[], 1000).scope(&place).is_err());

@@ -111,7 +111,10 @@ mod tests {
     #[test]
     fn a_living_root_is_judged_anew_f12() {
         let now = snapshot("b", &[sample::process(10), sample::process(11)]);
-        assert!(matches!(courses(&crashed(&[]), &now)[..], [Course::Abandon { .. }]));
+        // Whatever was written down of it: what is seen now goes before it.
+        for gone in [&[][..], &[10]] {
+            assert!(matches!(courses(&crashed(gone), &now)[..], [Course::Abandon { .. }]), "{gone:?}");
+        }
     }
 
     #[test]
@@ -121,6 +124,13 @@ mod tests {
         let [Course::Continue(teardown)] = &courses[..] else { panic!("{courses:?}") };
         assert_eq!(teardown.members.len(), 1);
         assert_eq!(teardown.members[0].identity.id, sample::process(11));
+    }
+
+    #[test]
+    fn members_that_are_gone_or_were_seen_gone_are_left_out_f12() {
+        let now = snapshot("b", &[sample::process(11)]);
+        assert!(matches!(courses(&crashed(&[10, 11]), &now)[..], [Course::Abandon { .. }]));
+        assert!(matches!(courses(&crashed(&[10]), &snapshot("b", &[]))[..], [Course::Abandon { .. }]));
     }
 
     #[test]

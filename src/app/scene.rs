@@ -271,58 +271,20 @@ mod tests {
     use std::cell::RefCell;
 
     use crate::app::journal::USUAL;
+    use crate::app::machine::{Machine, Shared};
     use crate::app::sample;
     use crate::app::state::State;
     use crate::config::{self, Context};
     use crate::judge::rules;
     use crate::model::id::{Pid, Uid};
     use crate::model::keep::Kept;
-    use crate::model::look::Snapshot;
-    use crate::model::moment::Clocks;
-    use crate::model::world;
 
-    /// A machine in a text, whose clock stands where the test puts it.
-    struct Machine {
-        look: Look,
-        after: Duration,
-        looks: usize,
-    }
-
-    impl Machine {
-        fn is(&mut self, stdin: &str) {
-            let text = format!(
-                "reapd world 1\nlook at 10d\n  pid  ppid began command\n  1 0 10d init\n  \
-                 6000 1 3d editor\n  5100 1 2d gopls\n  5200 1 2d gopls\n  \
-                 stdin 5100 pipe gone\n  stdout 5100 pipe gone\n  stdin 5200 {stdin}\n  stdout 5200 {stdin}\n"
-            );
-            self.look = world::parse(&text).unwrap().remove(0);
-        }
-    }
-
-    impl Eyes for Machine {
-        fn table(&mut self) -> Result<Snapshot, crate::app::trouble::Trouble> {
-            self.looks += 1;
-            Ok(Snapshot { began: self.clocks(), ..self.look.snapshot.clone() })
-        }
-
-        fn answer(&mut self, _: &Snapshot, questions: &[Question]) -> Vec<(Question, Known<Answer>)> {
-            let answer = |question| {
-                let said = self.look.answers.get(question).cloned();
-                said.or_else(|| world::answer(&self.look, question)).unwrap()
-            };
-            questions.iter().map(|question| (question.clone(), answer(question))).collect()
-        }
-
-        fn clocks(&mut self) -> Clocks {
-            let began = self.look.snapshot.began;
-            Clocks {
-                boot: began.boot.plus(self.after),
-                monotonic: Moment(began.monotonic).plus(self.after).0,
-                wall: began.wall + u64::try_from(self.after.as_millis()).unwrap(),
-            }
-        }
-
-        fn pin(&mut self, _: &[ProcessId]) {}
+    /// Two servers whose standard streams lead there.
+    fn servers(stdin: &str) -> String {
+        format!(
+            "  5100 1 2d gopls\n  5200 1 2d gopls\n  stdin 5100 pipe gone\n  stdout 5100 pipe gone\n  \
+             stdin 5200 {stdin}\n  stdout 5200 {stdin}\n"
+        )
     }
 
     #[test]
@@ -331,13 +293,11 @@ mod tests {
         let config = config::load(None, &Context { rules: &specs, home: None }).unwrap();
         let base = tempfile::tempdir().unwrap();
         let state = State::open(&base.path().join("s")).unwrap();
-        let look = Look::new(sample::snapshot(&[]));
-        let mut machine = Machine { look, after: Duration::ZERO, looks: 0 };
-        machine.is("pipe gone");
+        let mut machine = Machine::new(&servers("pipe gone"));
         let mut ledger = Ledger::default();
         for _ in 0..2 {
             take(&mut machine, &config, &mut ledger, &[]).unwrap().remember(&mut ledger);
-            machine.after += Duration::from_secs(10);
+            machine.ahead += Duration::from_secs(10);
         }
         let sight = take(&mut machine, &config, &mut ledger, &[]).unwrap();
         let condemned = |pid| {
@@ -364,14 +324,14 @@ mod tests {
             checked: None,
             unwritten: None,
         };
-        let looks = || machine.borrow().looks;
-        let later = |millis| machine.borrow_mut().after += Duration::from_millis(millis);
+        let looks = || machine.borrow().scans.len();
+        let later = |millis| machine.borrow_mut().ahead += Duration::from_millis(millis);
         let before = looks();
         assert_eq!(stand.recheck(&one), Ok(()));
         later(250);
         assert_eq!(stand.recheck(&other), Ok(()));
         assert_eq!(looks() - before, 1, "two trees of one moment share a look");
-        machine.borrow_mut().is("pipe held by=6000");
+        machine.borrow_mut().is(&servers("pipe held by=6000"));
         later(1);
         let why = stand.recheck(&other).unwrap_err();
         assert!(why.contains("6000 holds the other end"), "{why}");
@@ -389,23 +349,141 @@ mod tests {
         assert_eq!(looks() - before, 3);
     }
 
-    /// Eyes on a machine that the test changes meanwhile.
-    struct Shared<'a>(&'a RefCell<Machine>);
+    /// Where a stand is put up.
+    struct Ground<'a> {
+        /// The machine from the first look on.
+        first: &'a str,
+        /// What it is after the plan was made.
+        then: &'a str,
+        /// How many looks the ledger has seen, far enough apart.
+        looks: usize,
+        by: By,
+        /// The keep list as it is at the re-check, each by the number of a process.
+        kept: Option<&'a [i32]>,
+    }
 
-    impl Eyes for Shared<'_> {
-        fn table(&mut self) -> Result<Snapshot, crate::app::trouble::Trouble> {
-            self.0.borrow_mut().table()
+    const TREE: &str =
+        "  5100 1 2d gopls\n  5101 5100 2d gopls\n  stdin 5100 pipe gone\n  stdout 5100 pipe gone\n";
+
+    impl Ground<'_> {
+        fn usual() -> Ground<'static> {
+            Ground { first: TREE, then: TREE, looks: 2, by: By::Hand, kept: Some(&[]) }
         }
 
-        fn answer(&mut self, snapshot: &Snapshot, questions: &[Question]) -> Vec<(Question, Known<Answer>)> {
-            self.0.borrow_mut().answer(snapshot, questions)
+        /// Plans as if all looks had agreed, and stands by the only teardown of the plan.
+        fn stand<T>(&self, act: impl FnOnce(&mut Stand<'_, '_>, &Teardown) -> T) -> T {
+            let specs: Vec<_> = rules::ALL.iter().map(|rule| &rule.spec).collect();
+            let config = config::load(None, &Context { rules: &specs, home: None }).unwrap();
+            let base = tempfile::tempdir().unwrap();
+            let state = State::open(&base.path().join("s")).unwrap();
+            let mut machine = Machine::new(self.first);
+            let mut ledger = Ledger::default();
+            let mut sight = take(&mut machine, &config, &mut ledger, &[]).unwrap();
+            sight.remember(&mut ledger);
+            for _ in 1..self.looks {
+                machine.ahead += config.confirm.apart;
+                sight = take(&mut machine, &config, &mut ledger, &[]).unwrap();
+                sight.remember(&mut ledger);
+            }
+            let verdicts = crate::app::look::foreseen(&sight.verdicts);
+            let asked = crate::plan::Asked::default();
+            let plan = crate::app::look::plan(&mut machine, &mut sight.look, &verdicts, &config, &asked);
+            let [teardown] = &plan.teardowns[..] else { panic!("{plan:?}") };
+            machine.is(self.then);
+            let boot = sight.look.snapshot.boot.clone();
+            let kept = |pids: &[i32]| pids.iter().map(|&pid| kept(&sight.look, pid)).collect();
+            let mut journal = Journal::open(&state, USUAL, &boot, machine.clocks()).unwrap();
+            let mut stand = Stand {
+                eyes: &mut machine,
+                config: &config,
+                ledger: &ledger,
+                journal: &mut journal,
+                by: self.by,
+                look: sight.look.clone(),
+                verdicts,
+                fresh_marks: &|| self.kept.map(kept),
+                checked: None,
+                unwritten: None,
+            };
+            act(&mut stand, teardown)
         }
+    }
 
-        fn clocks(&mut self) -> Clocks {
-            self.0.borrow_mut().clocks()
+    fn kept(look: &Look, pid: i32) -> KeepMark {
+        let id = look.snapshot.table.at(Pid::new(pid).unwrap()).unwrap().id;
+        let what = Kept::Process { boot: look.snapshot.boot.clone(), id, name: String::new() };
+        KeepMark { what, until: None, set: 0, note: None }
+    }
+
+    fn numbers(found: &Membership) -> Vec<i32> {
+        found.members.iter().map(|member| member.identity.id.pid.number()).collect()
+    }
+
+    #[test]
+    fn a_plan_made_from_one_look_is_stood_down() {
+        let said = |looks| Ground { looks, ..Ground::usual() }.stand(|stand, tree| stand.recheck(tree));
+        assert_eq!(said(2), Ok(()), "the twin of two looks");
+        assert!(said(1).unwrap_err().starts_with("right before the signal"));
+    }
+
+    #[test]
+    fn what_changed_since_the_plan_stands_it_down() {
+        let said = |then| Ground { then, ..Ground::usual() }.stand(|stand, tree| stand.recheck(tree));
+        let used = TREE.replace("pipe gone", "pipe held by=6000");
+        assert!(said(&used).unwrap_err().contains("6000 holds the other end"));
+        // Another process behind the number, and nobody.
+        let another = TREE.replace("5100 1 2d", "5100 1 1d");
+        assert!(said(&another).is_err());
+        assert!(said("").is_err());
+    }
+
+    #[test]
+    fn the_keep_list_is_read_anew_at_the_recheck() {
+        let said = |by, kept| Ground { by, kept, ..Ground::usual() }.stand(|stand, tree| stand.recheck(tree));
+        for by in [By::Hand, By::Once, By::Resumed] {
+            assert_eq!(said(by, Some(&[])), Ok(()), "the twin that nobody keeps");
+            assert!(said(by, Some(&[5100])).is_err(), "{by:?}");
+            assert!(said(by, Some(&[5101])).is_err(), "{by:?}: a member");
+            assert!(said(by, None).unwrap_err().contains("could not be read"), "{by:?}");
         }
+    }
 
-        fn pin(&mut self, _: &[ProcessId]) {}
+    #[test]
+    fn whoever_is_kept_does_not_join_at_a_fresh_look() {
+        let members = |marks: &[i32]| {
+            Ground::usual().stand(|stand, tree| {
+                stand.look.marks = marks.iter().map(|&pid| kept(&stand.look, pid)).collect();
+                // Only the root is held so far, so that its child is somebody new.
+                numbers(&stand.fresh(tree, &tree.members[..1]).unwrap())
+            })
+        };
+        assert_eq!(members(&[]), [5100, 5101]);
+        assert_eq!(members(&[5101]), [5100]);
+    }
+
+    #[test]
+    fn of_what_a_crash_cut_short_only_recorded_members_go_f12() {
+        let then = TREE.replace("  stdin", "  5102 5101 1h gopls\n  stdin");
+        let came = |by| {
+            Ground { then: &then, by, ..Ground::usual() }.stand(|stand, tree| {
+                let members = numbers(&stand.fresh(tree, &tree.members).unwrap());
+                let newborn = stand.look.snapshot.table.at(Pid::new(5102).unwrap()).unwrap().id;
+                let above = Came::Below(tree.members[1].identity.id);
+                let joined = stand.admit(tree, &newcomer(newborn, 5101, "gopls"), above);
+                (members, matches!(joined, Admission::Join(_)))
+            })
+        };
+        assert_eq!(came(By::Hand), (vec![5100, 5101, 5102], true), "the twin that no crash cut short");
+        assert_eq!(came(By::Resumed), (vec![5100, 5101], false));
+    }
+
+    #[test]
+    fn being_asked_to_stop_begins_no_further_tree() {
+        let _alone = signals::Alone::new();
+        let said = || Ground::usual().stand(|stand, _| stand.interrupt());
+        assert_eq!(said(), Interrupt::GoOn);
+        signals::Alone::ask_to_stop();
+        assert_eq!(said(), Interrupt::Finish);
     }
 
     fn now(change: impl FnOnce(&mut Judgement)) -> Result<(), String> {
@@ -487,6 +565,19 @@ mod tests {
         fn pin(&mut self, _: &[ProcessId]) {}
     }
 
+    fn newcomer(id: ProcessId, above: i32, name: &str) -> Newcomer {
+        Newcomer {
+            id,
+            ppid: above,
+            pgid: above,
+            sid: above,
+            tty: 0,
+            state: crate::model::table::State::Sleeping,
+            threads: 1,
+            name: name.into(),
+        }
+    }
+
     /// Lets a newborn of this name come to the gates.
     fn admitted(name: &str, env: &[(&str, &str)], config: &Config) -> Admission {
         let env = env.iter().map(|&(name, value)| (name.into(), value.into())).collect();
@@ -508,16 +599,7 @@ mod tests {
             checked: None,
             unwritten: None,
         };
-        let newborn = Newcomer {
-            id: sample::process(12),
-            ppid: 10,
-            pgid: 10,
-            sid: 10,
-            tty: 0,
-            state: crate::model::table::State::Sleeping,
-            threads: 1,
-            name: name.into(),
-        };
+        let newborn = newcomer(sample::process(12), 10, name);
         stand.admit(&sample::teardown(10, "p"), &newborn, Came::Below(sample::process(10)))
     }
 

@@ -77,3 +77,31 @@ pub fn wait_for(ready: &mut [PollFd<'_>], span: Option<Duration>) -> Waited {
         }
     }
 }
+
+/// Keeps sweeps of tests apart, since being asked to stop is for the whole process; whoever was asked is not any more
+/// when this is dropped.
+#[cfg(test)]
+pub(super) struct Alone {
+    _turn: std::sync::MutexGuard<'static, ()>,
+}
+
+#[cfg(test)]
+impl Alone {
+    pub(super) fn new() -> Alone {
+        static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
+        // A test that failed in its turn has said so itself.
+        Alone { _turn: TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner) }
+    }
+
+    /// Asks to stop, as a signal would.
+    pub(super) fn ask_to_stop() {
+        note(libc::SIGINT);
+    }
+}
+
+#[cfg(test)]
+impl Drop for Alone {
+    fn drop(&mut self) {
+        ASKED.store(false, Ordering::Relaxed);
+    }
+}

@@ -286,6 +286,49 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_others_could_have_put_there_or_changed_is_refused_s2() {
+        let base = tempfile::tempdir().unwrap();
+        let path = base.path().join("state");
+        let state = State::open(&path).unwrap();
+        let file = path.join("ledger.json");
+        let refused = |why: &str| {
+            for said in [state.read("ledger.json").map(drop), state.append("ledger.json").map(drop)] {
+                let said = said.unwrap_err().to_string();
+                assert!(said.contains(why), "{said}");
+            }
+        };
+        state.write("ledger.json", b"{}").unwrap();
+        for mode in [0o620, 0o602, 0o666] {
+            std::fs::set_permissions(&file, PermissionsExt::from_mode(mode)).unwrap();
+            refused("others may write to it");
+        }
+        std::fs::set_permissions(&file, PermissionsExt::from_mode(0o644)).unwrap();
+        assert!(state.read("ledger.json").is_ok(), "the twin that others may only read");
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(&file, Some(65534), None).unwrap();
+            refused("it belongs to another user");
+        }
+        std::fs::remove_file(&file).unwrap();
+        symlink("elsewhere", &file).unwrap();
+        refused("it is a symbolic link");
+        std::fs::remove_file(&file).unwrap();
+        // Nobody is at its other end: whoever waits for one waits for ever.
+        assert!(std::process::Command::new("mkfifo").arg(&file).status().unwrap().success());
+        refused("it is no regular file");
+    }
+
+    #[test]
+    fn a_directory_of_another_user_is_refused_s2() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let base = tempfile::tempdir().unwrap();
+        std::os::unix::fs::chown(base.path(), Some(65534), None).unwrap();
+        let said = State::open(base.path()).unwrap_err().to_string();
+        assert!(said.contains("it belongs to another user"), "{said}");
+    }
+
+    #[test]
     fn looking_for_it_makes_nothing() {
         let base = tempfile::tempdir().unwrap();
         assert!(State::existing(&base.path().join("none")).unwrap().is_none());

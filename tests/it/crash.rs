@@ -44,6 +44,24 @@ fn with_its_root_seen_gone_the_recorded_members_are_ended_f12() {
 }
 
 #[test]
+fn a_member_that_a_person_keeps_by_now_stands_the_rest_down_f12() {
+    let desk = Desk::with_stubborn(LADDER);
+    let planted = &desk.planted;
+    let root = desk.stubborn("one", "trap 'exit 0' TERM\n(trap '' TERM; exec sleep 600) &\nwait\n", 1);
+    let members = planted.below(root);
+    let _turn = turn();
+    crash_at(&desk, "\"seen-gone\"");
+    assert!(!planted.is_alive(root) && planted.is_alive(members[0]));
+
+    let kept = desk.reapd_in_turn(&["keep", &members[0].to_string()]);
+    assert!(kept.status.success(), "{}", text(&kept));
+    let again = desk.reapd_in_turn(&["sweep", "--once"]);
+    assert!(text(&again).contains("cut short after its root went"), "{}", text(&again));
+    assert!(planted.is_alive(members[0]), "{}", text(&again));
+    assert!(!desk.journal().contains("\"by\":\"resumed\""), "{}", desk.journal());
+}
+
+#[test]
 fn with_its_root_alive_it_is_judged_from_the_first_look_f12() {
     let desk = Desk::with_stubborn(LADDER);
     let planted = &desk.planted;

@@ -134,6 +134,34 @@ fn after_no_a_program_still_gets_its_document() {
 }
 
 #[test]
+fn what_is_kept_while_the_question_stands_on_the_screen_is_not_reaped() {
+    let desk = Desk::with_stubborn(LADDER);
+    let root = desk.stubborn("one", TREE, 1);
+    let _turn = turn();
+    let mut terminal = Terminal::open(&desk, &["sweep"], &[], None);
+    terminal.shows("[y/N]");
+    let kept = desk.reapd_in_turn(&["keep", &root.to_string()]);
+    assert!(kept.status.success(), "{}", text(&kept));
+    terminal.types("y\n");
+    assert_eq!(terminal.ends(), Some(0), "{}", terminal.screen());
+    assert!(terminal.screen().contains("1 confirmed."), "only the re-check read it: {}", terminal.screen());
+    assert!(desk.planted.is_alive(root) && !desk.journal().contains("intent"), "{}", terminal.screen());
+}
+
+#[test]
+fn ctrl_c_at_the_question_ends_it_before_any_signal() {
+    let desk = Desk::with_stubborn(LADDER);
+    let root = desk.stubborn("one", TREE, 1);
+    let _turn = turn();
+    let mut terminal = Terminal::open(&desk, &["sweep"], &[], None);
+    terminal.shows("[y/N]");
+    terminal.types("\u{3}");
+    assert_eq!(terminal.ends(), Some(130), "{}", terminal.screen());
+    assert!(!terminal.screen().contains("Looking again in"), "{}", terminal.screen());
+    assert!(desk.planted.is_alive(root) && !desk.journal().contains("intent"));
+}
+
+#[test]
 fn ctrl_c_between_the_looks_ends_it_before_any_signal() {
     let desk = Desk::with_stubborn(LADDER);
     desk.reconfigure(|text| text.replace("apart = \"300ms\"", "apart = \"60s\""));

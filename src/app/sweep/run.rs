@@ -37,31 +37,35 @@ pub(super) struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Runs it, from the lock to the last word.
-    pub(super) fn run(mut self) -> Result<(Exit, Found), Trouble> {
+    /// Runs it on this machine.
+    pub(super) fn run(self) -> Result<(Exit, Found), Trouble> {
         let state = self.session.around.state(&self.session.place)?;
         let mut observer = self.session.observer(self.config)?;
-        let eyes: &mut dyn Eyes = &mut observer;
+        self.run_with(&state, &mut observer)
+    }
+
+    /// Runs it, from the lock to the last word.
+    fn run_with(mut self, state: &State, eyes: &mut dyn Eyes) -> Result<(Exit, Found), Trouble> {
         // From before the ledger is read until the end: two sweeps must not count each other's looks.
         let _lock = lock::take(&self.session.around, eyes.clocks().wall).map_err(|error| locked(&error))?;
-        let mut ledger = self.ledger(&state)?;
+        let mut ledger = self.ledger(state)?;
         let boot = eyes.table()?.boot;
         // No writable journal, no signal: found out before anything is shown.
-        let mut journal = Journal::open(&state, self.config.journal, &boot, eyes.clocks())
+        let mut journal = Journal::open(state, self.config.journal, &boot, eyes.clocks())
             .map_err(|error| Trouble::because("nothing is done without a journal", &error))?;
-        let taken_up = takeup::take_up(self.session, eyes, self.config, &state, &mut journal, &mut ledger)?;
+        let taken_up = takeup::take_up(self.session, eyes, self.config, state, &mut journal, &mut ledger)?;
         journal
             .rotate(eyes.clocks())
             .map_err(|error| Trouble::because("cannot rotate the journal", &error))?;
 
-        let marks = memory::marks(&state).map_err(|error| state_trouble(&error))?;
-        let releases = memory::releases(&state).map_err(|error| state_trouble(&error))?.of(&boot);
+        let marks = memory::marks(state).map_err(|error| state_trouble(&error))?;
+        let releases = memory::releases(state).map_err(|error| state_trouble(&error))?.of(&boot);
         self.asked.released = released_for(&releases);
-        let ended = self.look_and_act(eyes, &state, &mut journal, &mut ledger, &marks);
-        memory::save_ledger(&state, &ledger).map_err(|error| state_trouble(&error))?;
+        let ended = self.look_and_act(eyes, state, &mut journal, &mut ledger, &marks);
+        memory::save_ledger(state, &ledger).map_err(|error| state_trouble(&error))?;
         let (exit, found) = ended?;
         if exit != Exit::Interrupted {
-            memory::use_up(&state, &boot, &releases).map_err(|error| state_trouble(&error))?;
+            memory::use_up(state, &boot, &releases).map_err(|error| state_trouble(&error))?;
         }
         Ok((exit.max(outcome::exit(&taken_up)), found))
     }
@@ -193,5 +197,333 @@ fn locked(error: &LockError) -> Trouble {
         LockError::Held { .. } | LockError::Directory { .. } | LockError::Io { .. } => {
             Trouble::because("one reapd at a time", error)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::RefCell;
+    use std::collections::BTreeSet;
+    use std::io::Write;
+    use std::os::unix::fs::DirBuilderExt as _;
+    use std::path::PathBuf;
+    use std::rc::Rc;
+    use std::time::Duration;
+
+    use rustix::fs::FlockOperation;
+    use serde_json::Value;
+
+    use crate::app::cli::Place;
+    use crate::app::journal::entry::Event;
+    use crate::app::journal::{Durability, USUAL};
+    use crate::app::look::take;
+    use crate::app::machine::{Machine, When};
+    use crate::app::out::Out;
+    use crate::app::place::Surroundings;
+    use crate::app::sample;
+    use crate::app::signals::Alone;
+    use crate::config::{self, Context};
+    use crate::judge::rules;
+    use crate::model::keep::Kept;
+    use crate::model::plan::Teardown;
+    use crate::model::verdict::Mode;
+
+    /// Longer than what a test does between two looks that it does not want to count both.
+    const APART: Duration = Duration::from_mins(5);
+    /// What is waited for in earnest.
+    const SHORTLY: Duration = Duration::from_millis(50);
+
+    const ONE: &str = "  5100 1 2d gopls\n  stdin 5100 pipe gone\n  stdout 5100 pipe gone\n";
+    const OTHER: &str = "  5200 1 2d gopls\n  stdin 5200 pipe gone\n  stdout 5200 pipe gone\n";
+
+    /// The scans of one sweep: whose boot it is, what a crash left, and then the looks.
+    const FIRST_LOOK: usize = 3;
+
+    /// A desk of its own to sweep from.
+    struct Desk {
+        base: tempfile::TempDir,
+        config: Config,
+        _alone: Alone,
+    }
+
+    /// What became of a sweep.
+    #[derive(Debug)]
+    struct Swept {
+        exit: Exit,
+        json: Value,
+        talk: String,
+    }
+
+    impl Swept {
+        /// Whom it set about to tear down. Nobody is there to be signalled, so that all are reported as gone before.
+        fn set_about(&self) -> Vec<i64> {
+            let Some(all) = self.json["teardowns"].as_array() else { return Vec::new() };
+            all.iter().map(|teardown| teardown["root"].as_i64().unwrap()).collect()
+        }
+    }
+
+    #[derive(Clone, Default)]
+    struct Screen(Rc<RefCell<Vec<u8>>>);
+
+    impl Write for Screen {
+        fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
+            self.0.borrow_mut().write(text)
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Screen {
+        fn text(&self) -> String {
+            String::from_utf8(self.0.borrow().clone()).unwrap()
+        }
+    }
+
+    impl Desk {
+        fn new(apart: Duration) -> Desk {
+            let specs: Vec<_> = rules::ALL.iter().map(|rule| &rule.spec).collect();
+            let mut config = config::load(None, &Context { rules: &specs, home: None }).unwrap();
+            config.confirm.apart = apart;
+            assert_eq!((config.confirm.looks, config.mode), (2, Mode::Reap));
+            let base = tempfile::tempdir().unwrap();
+            // Whatever the umask: a lock is taken in no directory that others may write.
+            std::fs::DirBuilder::new().mode(0o700).create(base.path().join("run")).unwrap();
+            Desk { base, config, _alone: Alone::new() }
+        }
+
+        fn state(&self) -> State {
+            State::open(&self.base.path().join("state")).unwrap()
+        }
+
+        fn lock(&self) -> PathBuf {
+            self.base.path().join("run/reapd.lock")
+        }
+
+        fn sweep(&self, machine: &mut Machine<'_>, manner: Manner) -> Swept {
+            // A user of nobody, so that the lock is in no directory that others share.
+            let run = self.base.path().join("run");
+            let around = Surroundings::of(&[("XDG_RUNTIME_DIR", run.to_str().unwrap())], u32::MAX - 7);
+            let (data, talk) = (Screen::default(), Screen::default());
+            let mut session = Session {
+                around,
+                place: Place { json: true, ..Place::default() },
+                out: Out::to(Box::new(data.clone()), Box::new(talk.clone())),
+            };
+            let run = Run {
+                session: &mut session,
+                config: &self.config,
+                asked: Asked { pace: super::super::pace(manner), ..Asked::default() },
+                detail: Detail::Some,
+                manner,
+                consent: Consent::Given,
+            };
+            let (exit, _) = run.run_with(&self.state(), machine).unwrap();
+            let json = serde_json::from_str(&data.text()).unwrap_or(Value::Null);
+            Swept { exit, json, talk: talk.text() }
+        }
+
+        fn once(&self, machine: &mut Machine<'_>) -> Swept {
+            machine.scans.clear();
+            self.sweep(machine, Manner::Once(Consent::Given))
+        }
+
+        fn by_hand(&self, machine: &mut Machine<'_>) -> Swept {
+            machine.scans.clear();
+            machine.run();
+            self.sweep(machine, Manner::ByHand(Consent::Given))
+        }
+
+        /// A look as another sweep took it a while ago, and what it would remember.
+        fn earlier_look(&self, machine: &mut Machine<'_>) -> (Ledger, Sight) {
+            let mut ledger = Ledger::default();
+            let sight = take(machine, &self.config, &mut ledger, &[]).unwrap();
+            sight.remember(&mut ledger);
+            machine.ahead += APART;
+            machine.scans.clear();
+            (ledger, sight)
+        }
+    }
+
+    #[test]
+    fn a_timer_never_acts_on_one_look() {
+        let desk = Desk::new(APART);
+        let mut machine = Machine::new(ONE);
+        let first = desk.once(&mut machine);
+        assert_eq!(first.set_about(), [] as [i64; 0], "{first:?}");
+        assert_eq!(first.json["trees"][0]["verdict"], "suspect", "{first:?}");
+        machine.ahead += APART.saturating_sub(Duration::from_millis(1));
+        assert_eq!(desk.once(&mut machine).set_about(), [] as [i64; 0], "looks too close together are one");
+        machine.ahead += Duration::from_millis(1);
+        assert_eq!(desk.once(&mut machine).set_about(), [5100], "the twin of two looks");
+
+        // What was seen before is remembered nowhere else.
+        std::fs::remove_file(desk.base.path().join("state/ledger.json")).unwrap();
+        machine.ahead += APART;
+        assert_eq!(desk.once(&mut machine).set_about(), [] as [i64; 0]);
+    }
+
+    #[test]
+    fn a_timer_counts_no_look_of_a_bad_ledger() {
+        let desk = Desk::new(APART);
+        let mut machine = Machine::new(ONE);
+        let (ledger, _) = desk.earlier_look(&mut machine);
+        memory::save_ledger(&desk.state(), &ledger).unwrap();
+        let path = desk.base.path().join("state/ledger.json");
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, text.replacen("\"v\":1", "\"v\":2", 1)).unwrap();
+        let swept = desk.once(&mut machine);
+        assert_eq!(swept.set_about(), [] as [i64; 0]);
+        assert!(swept.talk.contains("of another version"), "{swept:?}");
+        std::fs::write(&path, text).unwrap();
+        assert_eq!(desk.once(&mut machine).set_about(), [5100], "the twin of this version");
+    }
+
+    #[test]
+    fn by_hand_a_second_look_is_waited_for_and_decides() {
+        let desk = Desk::new(SHORTLY);
+        let mut machine = Machine::new(ONE);
+        let swept = desk.by_hand(&mut machine);
+        assert_eq!(swept.set_about(), [5100], "{swept:?}");
+        let [first, second] = machine.scans[FIRST_LOOK - 1..] else { panic!("{:?}", machine.scans) };
+        assert!(second.since(first) >= SHORTLY, "{:?}", second.since(first));
+
+        let mut machine = Machine::new(ONE);
+        // Somebody came meanwhile.
+        machine.at(When::Scan(FIRST_LOOK + 1), |machine| machine.is(&ONE.replace("gone", "held by=6000")));
+        let swept = desk.by_hand(&mut machine);
+        assert_eq!(machine.scans.len(), FIRST_LOOK + 1);
+        assert_eq!(swept.set_about(), [] as [i64; 0], "{swept:?}");
+    }
+
+    #[test]
+    fn by_hand_an_earlier_look_of_a_timer_saves_no_second_one() {
+        let desk = Desk::new(SHORTLY);
+        let mut machine = Machine::new(ONE);
+        let (ledger, _) = desk.earlier_look(&mut machine);
+        memory::save_ledger(&desk.state(), &ledger).unwrap();
+        assert_eq!(desk.by_hand(&mut machine).set_about(), [5100]);
+        assert_eq!(
+            machine.scans.len(),
+            FIRST_LOOK + 1,
+            "the person saw the first, and time has passed since"
+        );
+    }
+
+    #[test]
+    fn by_hand_nobody_is_reaped_who_is_not_confirmed_in_the_end_f13() {
+        let desk = Desk::new(SHORTLY);
+        let mut machine = Machine::new(ONE);
+        for further in 1..=8 {
+            let sleeps = |machine: &mut Machine<'_>| machine.asleep += Duration::from_secs(10);
+            machine.at(When::Scan(FIRST_LOOK + further), sleeps);
+        }
+        let swept = desk.by_hand(&mut machine);
+        assert_eq!(swept.json["trees"][0]["verdict"], "suspect", "{swept:?}");
+        assert_eq!(swept.set_about(), [] as [i64; 0], "{swept:?}");
+        assert!(machine.scans.len() > FIRST_LOOK + 1, "looks that were slept through are taken anew");
+    }
+
+    #[test]
+    fn by_hand_only_what_was_on_the_screen_is_reaped() {
+        let mut desk = Desk::new(SHORTLY);
+        // On the screen the other waits for a person's release: it is too large.
+        desk.config.limits.processes_per_tree = 1;
+        let large = format!("{ONE}{OTHER}").replace("  stdin 5100", "  5201 5200 2d gopls\n  stdin 5100");
+        let small = format!("{ONE}{OTHER}");
+        let mut machine = Machine::new(&large);
+        machine.at(When::Scan(FIRST_LOOK + 1), move |machine| machine.is(&small));
+        let swept = desk.by_hand(&mut machine);
+        let condemned: BTreeSet<i64> = swept.json["trees"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|tree| tree["verdict"] == "orphaned")
+            .map(|tree| tree["root"]["pid"].as_i64().unwrap())
+            .collect();
+        assert_eq!(condemned, [5100, 5200].into(), "{swept:?}");
+        assert_eq!(swept.set_about(), [5100], "{swept:?}");
+    }
+
+    #[test]
+    fn whoever_asks_to_stop_between_the_looks_sees_no_further_look() {
+        let desk = Desk::new(SHORTLY);
+        let mut machine = Machine::new(ONE);
+        machine.at(When::Scan(FIRST_LOOK), |_| Alone::ask_to_stop());
+        let swept = desk.by_hand(&mut machine);
+        assert_eq!((swept.exit, machine.scans.len()), (Exit::Interrupted, FIRST_LOOK), "{swept:?}");
+        assert!(swept.talk.contains("nothing was signalled"), "{swept:?}");
+        assert_eq!(swept.json, Value::Null);
+    }
+
+    #[test]
+    fn whoever_asks_to_stop_at_the_last_look_has_nothing_set_about() {
+        let desk = Desk::new(SHORTLY);
+        let mut machine = Machine::new(ONE);
+        machine.at(When::Scan(FIRST_LOOK + 1), |_| Alone::ask_to_stop());
+        let swept = desk.by_hand(&mut machine);
+        assert_eq!((swept.exit, swept.set_about()), (Exit::Interrupted, Vec::new()), "{swept:?}");
+        assert!(swept.talk.contains("1 confirmed"), "it was the last look: {swept:?}");
+    }
+
+    #[test]
+    fn a_whole_sweep_is_under_one_lock_from_before_the_ledger_is_read_f15() {
+        let desk = Desk::new(APART);
+        let mut machine = Machine::new(ONE);
+        let (ledger, _) = desk.earlier_look(&mut machine);
+        let open = || std::fs::OpenOptions::new().create(true).append(true).open(desk.lock()).unwrap();
+        let try_lock =
+            |file: &std::fs::File| rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive);
+        let other = open();
+        try_lock(&other).unwrap();
+        // The other one ends, and leaves its look behind, while this one waits for the lock.
+        let state = desk.state();
+        machine.at(When::Clocks, move |_| {
+            memory::save_ledger(&state, &ledger).unwrap();
+            drop(other);
+        });
+        for scan in 1..=FIRST_LOOK {
+            machine.at(When::Scan(scan), move |_| {
+                assert!(try_lock(&open()).is_err(), "at scan {scan} another one may begin");
+            });
+        }
+        let swept = desk.once(&mut machine);
+        assert_eq!(swept.set_about(), [5100], "its look was counted: {swept:?}");
+        assert_eq!(machine.scans.len(), FIRST_LOOK);
+    }
+
+    #[test]
+    fn what_is_kept_is_not_planned() {
+        let desk = Desk::new(APART);
+        let mut machine = Machine::new(&format!("{ONE}{OTHER}"));
+        let (ledger, sight) = desk.earlier_look(&mut machine);
+        memory::save_ledger(&desk.state(), &ledger).unwrap();
+        let id = sight.verdicts.judgements[0].root;
+        assert_eq!(id.pid.number(), 5100);
+        let what = Kept::Process { boot: sight.look.snapshot.boot, id, name: String::new() };
+        let mark = KeepMark { what, until: None, set: 0, note: None };
+        memory::change_marks(&desk.state(), |marks| marks.push(mark)).unwrap();
+        assert_eq!(desk.once(&mut machine).set_about(), [5200]);
+    }
+
+    #[test]
+    fn what_a_crash_cut_short_is_judged_from_the_first_look_where_its_root_lives_f12() {
+        let desk = Desk::new(APART);
+        let mut machine = Machine::new(&format!("{ONE}{OTHER}"));
+        let (ledger, sight) = desk.earlier_look(&mut machine);
+        let state = desk.state();
+        memory::save_ledger(&state, &ledger).unwrap();
+        let judgement = sight.verdicts.judgements[0].clone();
+        let teardown = Box::new(Teardown { judgement, ..sample::teardown(5100, "language-server") });
+        let boot = sight.look.snapshot.boot;
+        let mut journal = Journal::open(&state, USUAL, &boot, machine.clocks()).unwrap();
+        let intent = Event::Intent { teardown, by: By::Hand };
+        journal.note(intent, machine.clocks(), Durability::Handed).unwrap();
+        let swept = desk.once(&mut machine);
+        assert!(swept.talk.contains("judged anew"), "{swept:?}");
+        assert_eq!(swept.set_about(), [5200], "the other was seen before: {swept:?}");
+        machine.ahead += APART;
+        assert!(desk.once(&mut machine).set_about().contains(&5100));
     }
 }
