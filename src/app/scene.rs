@@ -323,6 +323,10 @@ mod tests {
         }
 
         fn pin(&mut self, _: &[ProcessId]) {}
+
+        fn lost(&mut self) -> Vec<ProcessId> {
+            Vec::new()
+        }
     }
 
     #[test]
@@ -406,6 +410,10 @@ mod tests {
         }
 
         fn pin(&mut self, _: &[ProcessId]) {}
+
+        fn lost(&mut self) -> Vec<ProcessId> {
+            Vec::new()
+        }
     }
 
     fn now(change: impl FnOnce(&mut Judgement)) -> Result<(), String> {
@@ -485,6 +493,10 @@ mod tests {
         }
 
         fn pin(&mut self, _: &[ProcessId]) {}
+
+        fn lost(&mut self) -> Vec<ProcessId> {
+            Vec::new()
+        }
     }
 
     /// Lets a newborn of this name come to the gates.

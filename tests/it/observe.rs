@@ -529,11 +529,17 @@ fn a_pinned_process_is_not_its_successor_c07() {
     assert_eq!(observer.is_pinned_alive(id), None);
     observer.pin(&[id]);
     assert_eq!(observer.is_pinned_alive(id), Some(Life::Alive));
+    assert_eq!(observer.lost(), []);
     started.0.kill().unwrap();
     started.0.wait().unwrap();
     assert_eq!(observer.is_pinned_alive(id), Some(Life::Gone));
+    observer.pin(&[id]);
+    assert_eq!(observer.lost(), [id], "who is held is not looked up anew");
     observer.pin(&[]);
     assert_eq!(observer.is_pinned_alive(id), None);
+    observer.pin(&[id]);
+    assert_eq!(observer.is_pinned_alive(id), Some(Life::Unknown), "no handle could be had");
+    assert_eq!(observer.lost(), [id]);
 }
 
 /// Copies a program by way of another process: a descriptor of ours that is open for writing could be inherited by

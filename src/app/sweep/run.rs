@@ -1,6 +1,7 @@
 //! A sweep that may act: under the lock, with a journal, it looks, shows, asks, looks again and tears down.
 
 use super::{Consent, Found, Manner, looks, seen};
+use crate::act::processes::raise_descriptor_limit;
 use crate::app::exit::Exit;
 use crate::app::glance::released_for;
 use crate::app::journal::Journal;
@@ -42,6 +43,8 @@ impl Run<'_> {
         let state = self.session.around.state(&self.session.place)?;
         let mut observer = self.session.observer(self.config)?;
         let eyes: &mut dyn Eyes = &mut observer;
+        // Every suspect costs a handle, and every member of a tree that goes one more.
+        raise_descriptor_limit();
         // From before the ledger is read until the end: two sweeps must not count each other's looks.
         let _lock = lock::take(&self.session.around, eyes.clocks().wall).map_err(|error| locked(&error))?;
         let mut ledger = self.ledger(&state)?;
