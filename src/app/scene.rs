@@ -351,7 +351,7 @@ mod tests {
             Teardown { judgement, ..sample::teardown(pid, "language-server") }
         };
         let (one, other) = (condemned(5100), condemned(5200));
-        let mut journal = Journal::open(&state, USUAL, &sight.look.snapshot.boot, machine.clocks()).unwrap();
+        let mut journal = Journal::open(&state, USUAL, &sight.look.snapshot, machine.clocks()).unwrap();
         let marks = RefCell::new(Vec::new());
         // The machine is asked and changed in turns, and the stand has it for as long as it stands.
         let machine = &RefCell::new(machine);
@@ -506,8 +506,8 @@ mod tests {
         let base = tempfile::tempdir().unwrap();
         let state = crate::app::state::State::open(&base.path().join("state")).unwrap();
         let clocks = sample::snapshot(&[]).began;
-        let boot = crate::model::id::BootId("b".into());
-        let mut journal = Journal::open(&state, config.journal, &boot, clocks).unwrap();
+        let seen = sample::snapshot(&[]);
+        let mut journal = Journal::open(&state, config.journal, &seen, clocks).unwrap();
         let mut stand = Stand {
             eyes: &mut eyes,
             config,

@@ -48,9 +48,9 @@ impl Run<'_> {
         // From before the ledger is read until the end: two sweeps must not count each other's looks.
         let _lock = lock::take(&self.session.around, eyes.clocks().wall).map_err(|error| locked(&error))?;
         let mut ledger = self.ledger(&state)?;
-        let boot = eyes.table()?.boot;
+        let seen = eyes.table()?;
         // No writable journal, no signal: found out before anything is shown.
-        let mut journal = Journal::open(&state, self.config.journal, &boot, eyes.clocks())
+        let mut journal = Journal::open(&state, self.config.journal, &seen, eyes.clocks())
             .map_err(|error| Trouble::because("nothing is done without a journal", &error))?;
         let taken_up = takeup::take_up(self.session, eyes, self.config, &state, &mut journal, &mut ledger)?;
         journal
@@ -58,13 +58,13 @@ impl Run<'_> {
             .map_err(|error| Trouble::because("cannot rotate the journal", &error))?;
 
         let marks = memory::marks(&state).map_err(|error| state_trouble(&error))?;
-        let releases = memory::releases(&state).map_err(|error| state_trouble(&error))?.of(&boot);
+        let releases = memory::releases(&state).map_err(|error| state_trouble(&error))?.of(&seen.boot);
         self.asked.released = released_for(&releases);
         let ended = self.look_and_act(eyes, &state, &mut journal, &mut ledger, &marks);
         memory::save_ledger(&state, &ledger).map_err(|error| state_trouble(&error))?;
         let (exit, found) = ended?;
         if exit != Exit::Interrupted {
-            memory::use_up(&state, &boot, &releases).map_err(|error| state_trouble(&error))?;
+            memory::use_up(&state, &seen.boot, &releases).map_err(|error| state_trouble(&error))?;
         }
         Ok((exit.max(outcome::exit(&taken_up)), found))
     }
