@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bstr::{BStr, BString, ByteSlice as _};
 
-use crate::config::policy::{Config, Policy, Template, TemplatePart};
+use crate::config::policy::{Config, Detached, Policy, Template, TemplatePart};
 use crate::model::facts::Facts;
 use crate::model::id::{Pid, ProcessId};
 use crate::model::known::{Known, Reason, Unknown};
@@ -159,22 +159,26 @@ impl<'a> Case<'a> {
 
     /// Returns every socket by which the tree can be reached, but for those that the policy names private.
     pub fn listeners(&self) -> Found<Vec<(ProcessId, &'a Listener)>> {
-        let private =
-            |name: &BString| self.policy.private_listeners.iter().any(|glob| glob.fits(name.as_bstr()));
         Ok(self
             .sockets()?
             .into_iter()
             .flat_map(|(id, sockets)| sockets.listeners.iter().map(move |listener| (id, listener)))
-            .filter(|(_, listener)| !private(&listener.name))
+            .filter(|(_, listener)| !self.is_private(&listener.name))
             .collect())
     }
 
     /// Returns the members that would go with the root, as far as it is known without asking: those that are not
-    /// protected, nor below or in the session of one that is.
+    /// protected, nor below or in the session of one that is. Whom plan spares since it is the root of another policy's
+    /// tree is still among them: it is judged at the same time as this one.
     ///
     /// Whoever stays behind is somebody else: a kept or shared daemon that the root started and that is connected to it
     /// is a client like any other. A tree never gains from this, since fewer inside are more outside.
     pub fn inside(&self) -> BTreeSet<ProcessId> {
+        self.inside_but(|_| false)
+    }
+
+    /// Returns those inside, but for whomever else stays behind, with all that hangs on it.
+    fn inside_but(&self, stays: impl Fn(&Row) -> bool) -> BTreeSet<ProcessId> {
         let table = &self.look.snapshot.table;
         let protected: BTreeSet<ProcessId> =
             protected(self.look, self.config, self.tree).into_iter().map(|(id, _)| id).collect();
@@ -185,7 +189,7 @@ impl<'a> Case<'a> {
         for &id in self.tree {
             let goes = table.get(id).is_some_and(|row| {
                 let by = if tree.contains(&row.ppid) { row.ppid } else { row.sid };
-                numbers.contains(&by) && !protected.contains(&id)
+                numbers.contains(&by) && !protected.contains(&id) && !stays(row)
             });
             if goes && inside.insert(id) {
                 numbers.insert(id.pid.number());
@@ -194,16 +198,33 @@ impl<'a> Case<'a> {
         inside
     }
 
+    /// Says whether a member is known to stand on its own: it leads its session, and has a terminal or can be reached.
+    /// As a client it is somebody else. In a terminal that the root serves it is not: it ends with that terminal.
+    fn stands_alone(&self, row: &Row) -> bool {
+        self.policy.detached != Detached::Join
+            && row.sid == row.id.pid.number()
+            && (row.tty != 0
+                || self.sockets_of(row.id).is_ok_and(|sockets| {
+                    sockets.listeners.iter().any(|listener| !self.is_private(&listener.name))
+                }))
+    }
+
+    /// Says whether the policy names a socket private.
+    fn is_private(&self, name: &BString) -> bool {
+        self.policy.private_listeners.iter().any(|glob| glob.fits(name.as_bstr()))
+    }
+
     /// Returns the live outside peers of the tree's *accepted* connections, and its pending clients.
     ///
     /// A connection counts as accepted when it bears the name of one of the tree's listeners, or one that no caller is
     /// given: the listener may be closed, or somebody else's, by now. A peer that is gone (inode 0) or that is [inside]
-    /// is no client; a peer that the kernel did not name is unknown. Two that both stay behind are no clients of a tree.
+    /// is no client, but for one that stands on its own; a peer that the kernel did not name is unknown. Of two that
+    /// both stay behind neither is a client of the tree.
     ///
     /// [inside]: Case::inside
     pub fn clients(&self) -> Found<Vec<Client>> {
         let all = self.sockets()?;
-        let inside = self.inside();
+        let inside = self.inside_but(|row| self.stands_alone(row));
         let names: BTreeSet<(Family, &BString)> = all
             .iter()
             .flat_map(|(_, sockets)| {

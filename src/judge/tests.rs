@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bstr::{BString, ByteSlice as _};
 
-use crate::config::policy::{AdmitEnv, Condition, Config, Glob, Line, ProofNeed, Setting};
+use crate::config::policy::{AdmitEnv, Condition, Config, Detached, Glob, Line, ProofNeed, Setting};
 use crate::model::evidence::Says;
 use crate::model::facts::{Executable, Freezer};
 use crate::model::id::{BootId, FileId, Uid};
@@ -16,9 +16,9 @@ use crate::model::keep::{KeepMark, Kept};
 use crate::model::known::{Reason, Unknown};
 use crate::model::look::{Look, Scope};
 use crate::model::moment::Moment;
-use crate::model::question::{ChannelKind, Connection, Family, FarEnd, Peer, Question};
+use crate::model::question::{ChannelKind, Connection, Family, FarEnd, Listener, Peer, Question};
 use crate::model::rule::Strength;
-use crate::model::table::{Kernel, State};
+use crate::model::table::{Kernel, Row, State};
 use crate::model::verdict::{Judgement, LineList, Lookalike, Mode, Verdict};
 
 use super::ledger::{Begun, Rearm};
@@ -164,6 +164,18 @@ fn a_terminal_that_others_work_in_keeps_b01_b11_b43() {
     let pane = |tty| Scene::orphan().serves(ROOT, &[34_817]).process(70, 1).row(70, move |row| row.tty = tty);
     kept_by("terminal-master", Says::Yes, &pane(34_817));
     assert!(is_suspect(&one(&pane(34_818), &greedy())), "another terminal is none of its business");
+    // A member that stays behind works in it too, unless one that stays behind serves it.
+    let member = |holder, named: &[u8]| {
+        Scene::orphan()
+            .process(60, ROOT)
+            .process(61, 60)
+            .row(60, |row| row.comm[..named.len()].copy_from_slice(named))
+            .row(61, |row| row.tty = 34_817)
+            .serves(holder, &[34_817])
+    };
+    assert!(is_suspect(&one(&member(ROOT, b"work"), &greedy())));
+    kept_by("terminal-master", Says::Yes, &member(ROOT, b"screen"));
+    assert!(is_suspect(&one(&member(60, b"screen"), &greedy())));
     let unknown = Scene::orphan().refused(Question::Terminals(id(ROOT)), Reason::Denied);
     kept_by("terminal-master", Says::Unknown, &unknown);
 }
@@ -229,6 +241,35 @@ fn a_member_that_stays_behind_is_a_client_like_any_other() {
         vec![connection(Family::Unix, "/run/agent.sock", Peer::Inode(901))],
     );
     assert!(is_suspect(&one(&among, &greedy())));
+}
+
+#[test]
+fn a_member_that_stands_on_its_own_is_a_client_too() {
+    // 60 leads a session of its own.
+    let scene = |change: fn(&mut Row), listeners: Vec<Listener>| {
+        Scene::orphan()
+            .process(60, ROOT)
+            .row(60, |row| row.sid = 60)
+            .row(60, change)
+            .sockets(
+                ROOT,
+                vec![listener(Family::Unix, "/run/x.sock")],
+                vec![connection(Family::Unix, "/run/x.sock", Peer::Inode(900))],
+            )
+            .sockets(
+                60,
+                listeners,
+                vec![Connection { inode: 900, ..connection(Family::Unix, "", Peer::Inode(71)) }],
+            )
+    };
+    let reached = || vec![listener(Family::Unix, "/run/y.sock")];
+    kept_by("clients", Says::Yes, &scene(|_| {}, reached()));
+    kept_by("clients", Says::Yes, &scene(|row| row.tty = 34_817, Vec::new()));
+    assert!(is_suspect(&one(&scene(|_| {}, Vec::new()), &greedy())));
+    assert!(is_suspect(&one(&scene(|row| row.sid = ROOT, reached()), &greedy())));
+    let mut joining = greedy();
+    joining.policies[0].detached = Detached::Join;
+    assert!(is_suspect(&one(&scene(|_| {}, reached()), &joining)), "this policy takes it along");
 }
 
 #[test]
