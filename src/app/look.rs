@@ -34,8 +34,10 @@ pub trait Eyes {
     fn answer(&mut self, snapshot: &Snapshot, questions: &[Question]) -> Vec<(Question, Known<Answer>)>;
     /// Reads the clocks.
     fn clocks(&mut self) -> Clocks;
-    /// Holds these processes, so that later reads and signals are theirs and nobody else's.
+    /// Holds exactly these processes from now on; whom it holds already it goes on holding by the same handle.
     fn pin(&mut self, ids: &[ProcessId]);
+    /// Returns those of the held ones that do not surely run any more, whoever bears their numbers now.
+    fn lost(&mut self) -> Vec<ProcessId>;
 }
 
 impl Eyes for Observer {
@@ -54,6 +56,10 @@ impl Eyes for Observer {
     fn pin(&mut self, ids: &[ProcessId]) {
         Observer::pin(self, ids);
     }
+
+    fn lost(&mut self) -> Vec<ProcessId> {
+        Observer::lost(self)
+    }
 }
 
 /// A look with its judgement.
@@ -69,6 +75,8 @@ pub struct Sight {
     pub notes: Notes,
     /// What the ledger made of the time since the look before.
     pub begun: Begun,
+    /// Roots whose handle did not lead to a living process any more: what was known of them was forgotten.
+    pub lost: Vec<ProcessId>,
     /// How long it took.
     pub took: Duration,
 }
@@ -81,6 +89,9 @@ impl Sight {
 }
 
 /// Takes one look and judges it. The ledger is only made ready; what is to be remembered is for the caller to say.
+///
+/// Whoever was held and does not surely run any more begins anew: number and start tick may be a successor's (CASES
+/// C07). Handles are asked after all reads, so that a living one vouches for the whole look.
 pub fn take(
     eyes: &mut dyn Eyes,
     config: &Config,
@@ -93,23 +104,32 @@ pub fn take(
     let begun = ledger.begin(&look, &config.confirm);
     let candidates = judge::candidates(&look, config);
     gather(eyes, &mut look, |look| judge::questions(look, config, &candidates, ledger));
+    let lost = eyes.lost();
+    if !lost.is_empty() {
+        for &root in &lost {
+            ledger.forget(root);
+        }
+        gather(eyes, &mut look, |look| judge::questions(look, config, &candidates, ledger));
+    }
     let (verdicts, notes) = judge::judge(&look, config, &candidates, ledger);
-    Ok(Sight { look, candidates, verdicts, notes, begun, took: started.elapsed() })
+    Ok(Sight { look, candidates, verdicts, notes, begun, lost, took: started.elapsed() })
 }
 
-/// Holds everybody of a suspected tree, from the first look that suspects them: later reads and the signal are then
-/// about whom the verdict was about.
-pub fn hold_suspects(eyes: &mut dyn Eyes, verdicts: &Verdicts) {
+/// Holds the root of every suspected tree from the first look that suspects it: a suspicion grows only while this handle
+/// leads to a living process.
+pub fn hold_suspects(eyes: &mut dyn Eyes, sight: &Sight) {
     let suspected = |judgement: &&Judgement| {
         matches!(judgement.verdict, Verdict::Suspect { .. } | Verdict::Orphaned { .. })
     };
-    let suspects: BTreeSet<ProcessId> = verdicts
-        .judgements
-        .iter()
-        .filter(suspected)
-        .flat_map(|judgement| judgement.tree.iter().copied())
-        .collect();
-    eyes.pin(&suspects.into_iter().collect::<Vec<_>>());
+    let suspects: BTreeSet<ProcessId> =
+        sight.verdicts.judgements.iter().filter(suspected).map(|judgement| judgement.root).collect();
+    // Whoever was lost at this look is suspected for the first time, so its old handle is let go before a new one is
+    // opened. Who dies between this look and here keeps the old one, and is lost at the next.
+    let held: Vec<ProcessId> = suspects.iter().copied().filter(|id| !sight.lost.contains(id)).collect();
+    eyes.pin(&held);
+    if held.len() < suspects.len() {
+        eyes.pin(&suspects.into_iter().collect::<Vec<_>>());
+    }
 }
 
 /// Returns verdicts as they would be after enough further looks that agree: every suspect confirmed.
@@ -187,6 +207,8 @@ pub fn variables(config: &Config) -> BTreeSet<BString> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
     use crate::app::machine::Machine;
     use crate::app::sample;
@@ -194,6 +216,8 @@ mod tests {
     use crate::judge::rules;
     use crate::model::id::BootId;
     use crate::model::keep::Kept;
+    use crate::model::moment::Moment;
+    use crate::model::world;
 
     struct Scripted {
         asked: Vec<Vec<Question>>,
@@ -219,6 +243,10 @@ mod tests {
         }
 
         fn pin(&mut self, _: &[ProcessId]) {}
+
+        fn lost(&mut self) -> Vec<ProcessId> {
+            Vec::new()
+        }
     }
 
     fn facts(pid: i32) -> Question {
@@ -278,5 +306,97 @@ mod tests {
         {
             assert_eq!(judged(&[ended]).0.verdict, before.verdict);
         }
+    }
+    /// A machine with one abandoned server, whose number and start tick may pass on between two looks.
+    struct Reused {
+        look: Look,
+        after: Duration,
+        bearer: u32,
+        held: BTreeMap<ProcessId, u32>,
+    }
+
+    impl Eyes for Reused {
+        fn table(&mut self) -> Result<Snapshot, Trouble> {
+            Ok(Snapshot { began: self.clocks(), ..self.look.snapshot.clone() })
+        }
+
+        fn answer(&mut self, _: &Snapshot, questions: &[Question]) -> Vec<(Question, Known<Answer>)> {
+            let answer = |question| {
+                let said = self.look.answers.get(question).cloned();
+                said.or_else(|| world::answer(&self.look, question)).unwrap()
+            };
+            questions.iter().map(|question| (question.clone(), answer(question))).collect()
+        }
+
+        fn clocks(&mut self) -> Clocks {
+            let began = self.look.snapshot.began;
+            Clocks {
+                boot: began.boot.plus(self.after),
+                monotonic: Moment(began.monotonic).plus(self.after).0,
+                wall: began.wall + u64::try_from(self.after.as_millis()).unwrap(),
+            }
+        }
+
+        fn pin(&mut self, ids: &[ProcessId]) {
+            self.held.retain(|id, _| ids.contains(id));
+            for id in ids {
+                self.held.entry(*id).or_insert(self.bearer);
+            }
+        }
+
+        fn lost(&mut self) -> Vec<ProcessId> {
+            self.held.iter().filter(|(_, held)| **held != self.bearer).map(|(id, _)| *id).collect()
+        }
+    }
+
+    impl Reused {
+        /// Takes a look ten seconds after the last, as a sweep does, and returns the looks that agree so far; nothing
+        /// where that is enough.
+        fn agreed(&mut self, config: &Config, ledger: &mut Ledger) -> Option<u32> {
+            self.after += Duration::from_secs(10);
+            let sight = take(self, config, ledger, &[]).unwrap();
+            hold_suspects(self, &sight);
+            sight.remember(ledger);
+            agreed(&sight)
+        }
+    }
+
+    fn agreed(sight: &Sight) -> Option<u32> {
+        let [judgement] = &sight.verdicts.judgements[..] else { panic!("{:?}", sight.verdicts) };
+        match judgement.verdict {
+            Verdict::Suspect { looks, .. } => Some(looks),
+            Verdict::Orphaned { .. } => None,
+            ref other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn whoever_took_over_number_and_tick_begins_anew_c07() {
+        let specs: Vec<_> = rules::ALL.iter().map(|rule| &rule.spec).collect();
+        let config = config::load(None, &Context { rules: &specs, home: None }).unwrap();
+        let text = "reapd world 1\nlook at 10d\n  pid  ppid began command\n  1 0 10d init\n  \
+                    5100 1 2d gopls\n  stdin 5100 pipe gone\n  stdout 5100 pipe gone\n";
+        let machine = || Reused {
+            look: world::parse(text).unwrap().remove(0),
+            after: Duration::ZERO,
+            bearer: 1,
+            held: BTreeMap::new(),
+        };
+        let (mut same, mut ledger) = (machine(), Ledger::default());
+        assert_eq!(same.agreed(&config, &mut ledger), Some(1));
+        assert_eq!(same.agreed(&config, &mut ledger), None, "one process at both looks");
+
+        // Between the last look and the signal: every re-check sees it, since none lets go of the handle.
+        same.bearer = 2;
+        for _ in 0..2 {
+            let sight = take(&mut same, &config, &mut ledger.clone(), &[]).unwrap();
+            assert_eq!(agreed(&sight), Some(1));
+        }
+
+        let (mut taken, mut ledger) = (machine(), Ledger::default());
+        assert_eq!(taken.agreed(&config, &mut ledger), Some(1));
+        taken.bearer = 2;
+        assert_eq!(taken.agreed(&config, &mut ledger), Some(1), "another one, seen once");
+        assert_eq!(taken.agreed(&config, &mut ledger), None, "and held from then on by a handle of its own");
     }
 }

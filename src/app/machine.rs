@@ -112,6 +112,10 @@ impl Eyes for Machine<'_> {
     }
 
     fn pin(&mut self, _: &[ProcessId]) {}
+
+    fn lost(&mut self) -> Vec<ProcessId> {
+        Vec::new()
+    }
 }
 
 /// Eyes on a machine that the test changes meanwhile.
@@ -131,4 +135,8 @@ impl Eyes for Shared<'_, '_> {
     }
 
     fn pin(&mut self, _: &[ProcessId]) {}
+
+    fn lost(&mut self) -> Vec<ProcessId> {
+        Vec::new()
+    }
 }

@@ -5,6 +5,7 @@
 //! recorded identities, still ours to end, and only while their policy still says so.
 
 use super::journal::history::{History, Story, stories};
+use super::journal::pid_namespace;
 use crate::config::policy::Config;
 use crate::model::id::ProcessId;
 use crate::model::look::Snapshot;
@@ -26,9 +27,15 @@ pub enum Course {
 }
 
 /// Returns what is to be done about each unfinished teardown.
+///
+/// Those of another pid namespace are passed over: a container has the boot id of its host, perhaps its state directory
+/// too, and there the numbers mean others. They are neither taken up nor given up, since whoever wrote them may come
+/// back, or be at work this very moment. So are those whose namespace is not known.
 pub fn courses(history: &History, snapshot: &Snapshot, config: &Config) -> Vec<Course> {
+    let Some(here) = pid_namespace(snapshot) else { return Vec::new() };
     stories(history)
         .iter()
+        .filter(|story| story.intent.pid_namespace == Some(here))
         .filter(|story| !story.is_finished())
         .map(|story| course(story, snapshot, config))
         .collect()
@@ -70,7 +77,10 @@ mod tests {
     use super::*;
     use crate::app::journal::entry::{By, Entry, Event, VERSION};
     use crate::app::sample;
+    use crate::model::facts::Namespaces;
     use crate::model::id::BootId;
+    use crate::model::known::{Reason, Unknown};
+    use crate::model::look::Own;
     use crate::model::moment::Moment;
 
     fn courses(history: &History, snapshot: &Snapshot) -> Vec<Course> {
@@ -90,11 +100,14 @@ mod tests {
     }
 
     fn snapshot(boot: &str, alive: &[ProcessId]) -> Snapshot {
-        Snapshot { boot: BootId(boot.into()), ..sample::snapshot(alive) }
+        let seen = sample::snapshot(alive);
+        let namespaces = Ok(Namespaces { pid: 7, mount: 1, net: 1, time: 1, user: 1 });
+        Snapshot { boot: BootId(boot.into()), own: Own { namespaces, ..seen.own }, ..seen }
     }
 
     fn entry(event: Event) -> Entry {
-        Entry { v: VERSION, at: 1, boot: BootId("b".into()), sweep: 1, clock: Moment(1), event }
+        let boot = BootId("b".into());
+        Entry { v: VERSION, at: 1, boot, pid_namespace: Some(7), sweep: 1, clock: Moment(1), event }
     }
 
     fn crashed(gone: &[i32]) -> History {
@@ -158,5 +171,45 @@ mod tests {
         let mut history = crashed(&[10]);
         history.entries.push(entry(Event::Abandoned { root: sample::process(10), why: String::new() }));
         assert!(courses(&history, &snapshot("b", &[sample::process(11)])).is_empty());
+    }
+
+    #[test]
+    fn what_another_pid_namespace_began_is_neither_taken_up_nor_given_up() {
+        let of = |pid_namespace| {
+            let mut history = crashed(&[10]);
+            history.entries.iter_mut().for_each(|entry| entry.pid_namespace = pid_namespace);
+            history
+        };
+        for now in [snapshot("b", &[sample::process(11)]), snapshot("b", &[sample::process(10)])] {
+            assert_eq!(courses(&of(Some(7)), &now).len(), 1);
+            assert_eq!(courses(&of(Some(8)), &now), []);
+            assert_eq!(courses(&of(None), &now), [], "a line from before it was written down");
+            let namespaces = Err(Unknown::new(Reason::Denied, "namespaces"));
+            let blind = Snapshot { own: Own { namespaces, ..now.own.clone() }, ..now };
+            assert_eq!(courses(&of(Some(7)), &blind), []);
+            assert_eq!(courses(&of(None), &blind), []);
+        }
+    }
+
+    #[test]
+    fn what_another_pid_namespace_wrote_of_the_same_number_is_not_of_this_teardown() {
+        let mut history = crashed(&[]);
+        let ids = vec![sample::process(10)];
+        let gone = entry(Event::SeenGone { root: sample::process(10), ids });
+        history.entries.push(Entry { pid_namespace: Some(8), ..gone.clone() });
+        let now = snapshot("b", &[sample::process(11)]);
+        assert!(matches!(courses(&history, &now)[..], [Course::Abandon { .. }]), "not seen gone by our hand");
+        history.entries.push(gone);
+        assert!(matches!(courses(&history, &now)[..], [Course::Continue(_)]));
+    }
+
+    #[test]
+    fn what_another_boot_cut_short_is_given_up_once() {
+        let mut history = crashed(&[10]);
+        let now = snapshot("c", &[sample::process(11)]);
+        assert!(matches!(courses(&history, &now)[..], [Course::Abandon { .. }]));
+        let given_up = entry(Event::Abandoned { root: sample::process(10), why: String::new() });
+        history.entries.push(Entry { boot: now.boot.clone(), ..given_up });
+        assert_eq!(courses(&history, &now), []);
     }
 }

@@ -307,7 +307,7 @@ mod tests {
             Teardown { judgement, ..sample::teardown(pid, "language-server") }
         };
         let (one, other) = (condemned(5100), condemned(5200));
-        let mut journal = Journal::open(&state, USUAL, &sight.look.snapshot.boot, machine.clocks()).unwrap();
+        let mut journal = Journal::open(&state, USUAL, &sight.look.snapshot, machine.clocks()).unwrap();
         let marks = RefCell::new(Vec::new());
         // The machine is asked and changed in turns, and the stand has it for as long as it stands.
         let machine = &RefCell::new(machine);
@@ -390,9 +390,8 @@ mod tests {
             let plan = crate::app::look::plan(&mut machine, &mut sight.look, &verdicts, &config, &asked);
             let [teardown] = &plan.teardowns[..] else { panic!("{plan:?}") };
             machine.is(self.then);
-            let boot = sight.look.snapshot.boot.clone();
             let kept = |pids: &[i32]| pids.iter().map(|&pid| kept(&sight.look, pid)).collect();
-            let mut journal = Journal::open(&state, USUAL, &boot, machine.clocks()).unwrap();
+            let mut journal = Journal::open(&state, USUAL, &sight.look.snapshot, machine.clocks()).unwrap();
             let mut stand = Stand {
                 eyes: &mut machine,
                 config: &config,
@@ -563,6 +562,10 @@ mod tests {
         }
 
         fn pin(&mut self, _: &[ProcessId]) {}
+
+        fn lost(&mut self) -> Vec<ProcessId> {
+            Vec::new()
+        }
     }
 
     fn newcomer(id: ProcessId, above: i32, name: &str) -> Newcomer {
@@ -585,8 +588,8 @@ mod tests {
         let base = tempfile::tempdir().unwrap();
         let state = crate::app::state::State::open(&base.path().join("state")).unwrap();
         let clocks = sample::snapshot(&[]).began;
-        let boot = crate::model::id::BootId("b".into());
-        let mut journal = Journal::open(&state, config.journal, &boot, clocks).unwrap();
+        let seen = sample::snapshot(&[]);
+        let mut journal = Journal::open(&state, config.journal, &seen, clocks).unwrap();
         let mut stand = Stand {
             eyes: &mut eyes,
             config,

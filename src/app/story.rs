@@ -262,7 +262,15 @@ mod tests {
     use crate::model::outcome::MemberOutcome;
 
     fn entry(at: u64, event: Event) -> Entry {
-        Entry { v: VERSION, at, boot: BootId("b".into()), sweep: 1, clock: Moment(1_000_000_000), event }
+        Entry {
+            v: VERSION,
+            at,
+            boot: BootId("b".into()),
+            pid_namespace: None,
+            sweep: 1,
+            clock: Moment(1_000_000_000),
+            event,
+        }
     }
 
     fn history() -> History {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bstr::{BStr, BString, ByteSlice as _};
 
-use crate::config::policy::{Config, Policy, Template, TemplatePart};
+use crate::config::policy::{Config, Detached, Policy, Template, TemplatePart};
 use crate::model::facts::Facts;
 use crate::model::id::{Pid, ProcessId};
 use crate::model::known::{Known, Reason, Unknown};
@@ -17,6 +17,7 @@ use crate::model::question::{
 use crate::model::table::Row;
 
 use super::ledger::Ledger;
+use super::protect::protected;
 use super::rule::{Blank, Found};
 
 /// One tree before one policy.
@@ -34,8 +35,9 @@ pub struct Case<'a> {
     pub root: &'a Row,
     /// The policy's captures, as far as they could be filled.
     pub captures: &'a BTreeMap<String, BString>,
-    /// The root, everything below it, and the adopted ones in sessions that somebody of it leads. Who is in here counts
-    /// as *inside*: its listeners veto, and connections between members do not.
+    /// The root, everything below it, and the adopted ones in sessions that somebody of it leads. Whoever is in here is
+    /// looked at for vetoes: its listeners and its clients are the tree's. What its connections and ends of pipes hold
+    /// is held from within only where it would go with the tree: see [`Case::inside`].
     pub tree: &'a [ProcessId],
     /// The roots and captures of everybody that a policy of this look matches, for rules that join processes.
     pub others: &'a [Other],
@@ -157,28 +159,73 @@ impl<'a> Case<'a> {
 
     /// Returns every socket by which the tree can be reached, but for those that the policy names private.
     pub fn listeners(&self) -> Found<Vec<(ProcessId, &'a Listener)>> {
-        let private =
-            |name: &BString| self.policy.private_listeners.iter().any(|glob| glob.fits(name.as_bstr()));
         Ok(self
             .sockets()?
             .into_iter()
             .flat_map(|(id, sockets)| sockets.listeners.iter().map(move |listener| (id, listener)))
-            .filter(|(_, listener)| !private(&listener.name))
+            .filter(|(_, listener)| !self.is_private(&listener.name))
             .collect())
+    }
+
+    /// Returns the members that would go with the root, as far as it is known without asking: those that are not
+    /// protected, nor below or in the session of one that is. Whom plan spares since it is the root of another policy's
+    /// tree is still among them: it is judged at the same time as this one.
+    ///
+    /// Whoever stays behind is somebody else: a kept or shared daemon that the root started and that is connected to it
+    /// is a client like any other. A tree never gains from this, since fewer inside are more outside.
+    pub fn inside(&self) -> BTreeSet<ProcessId> {
+        self.inside_but(|_| false)
+    }
+
+    /// Returns those inside, but for whomever else stays behind, with all that hangs on it.
+    fn inside_but(&self, stays: impl Fn(&Row) -> bool) -> BTreeSet<ProcessId> {
+        let table = &self.look.snapshot.table;
+        let protected: BTreeSet<ProcessId> =
+            protected(self.look, self.config, self.tree).into_iter().map(|(id, _)| id).collect();
+        let tree: BTreeSet<i32> = self.tree.iter().map(|id| id.pid.number()).collect();
+        let mut inside = BTreeSet::from([self.root.id]);
+        let mut numbers = BTreeSet::from([self.root.id.pid.number()]);
+        // Parents and leaders come before those that are here because of them.
+        for &id in self.tree {
+            let goes = table.get(id).is_some_and(|row| {
+                let by = if tree.contains(&row.ppid) { row.ppid } else { row.sid };
+                numbers.contains(&by) && !protected.contains(&id) && !stays(row)
+            });
+            if goes && inside.insert(id) {
+                numbers.insert(id.pid.number());
+            }
+        }
+        inside
+    }
+
+    /// Says whether a member is known to stand on its own: it leads its session, and has a terminal or can be reached.
+    /// As a client it is somebody else. In a terminal that the root serves it is not: it ends with that terminal.
+    fn stands_alone(&self, row: &Row) -> bool {
+        self.policy.detached != Detached::Join
+            && row.sid == row.id.pid.number()
+            && (row.tty != 0
+                || self.sockets_of(row.id).is_ok_and(|sockets| {
+                    sockets.listeners.iter().any(|listener| !self.is_private(&listener.name))
+                }))
+    }
+
+    /// Says whether the policy names a socket private.
+    fn is_private(&self, name: &BString) -> bool {
+        self.policy.private_listeners.iter().any(|glob| glob.fits(name.as_bstr()))
     }
 
     /// Returns the live outside peers of the tree's *accepted* connections, and its pending clients.
     ///
     /// A connection counts as accepted when it bears the name of one of the tree's listeners, or one that no caller is
-    /// given: the listener may be closed, or somebody else's, by now. A peer that is gone
-    /// (inode 0) or belongs to a member is no client; a peer that the kernel did not name is unknown.
+    /// given: the listener may be closed, or somebody else's, by now. A peer that is gone (inode 0) or that is [inside]
+    /// is no client, but for one that stands on its own; a peer that the kernel did not name is unknown. Of two that
+    /// both stay behind neither is a client of the tree.
+    ///
+    /// [inside]: Case::inside
     pub fn clients(&self) -> Found<Vec<Client>> {
-        let sockets = self.sockets()?;
-        let inside: BTreeSet<u64> = sockets
-            .iter()
-            .flat_map(|(_, sockets)| sockets.connections.iter().map(|connection| connection.inode))
-            .collect();
-        let names: BTreeSet<(Family, &BString)> = sockets
+        let all = self.sockets()?;
+        let inside = self.inside_but(|row| self.stands_alone(row));
+        let names: BTreeSet<(Family, &BString)> = all
             .iter()
             .flat_map(|(_, sockets)| {
                 sockets.listeners.iter().map(|listener| (listener.family, &listener.name))
@@ -190,7 +237,7 @@ impl<'a> Case<'a> {
             .filter_map(|(_, name)| port(name))
             .collect();
         let mut clients = Vec::new();
-        for (member, sockets) in &sockets {
+        for (member, sockets) in &all {
             for listener in &sockets.listeners {
                 if listener.pending > 0 {
                     clients.push(Client {
@@ -202,7 +249,8 @@ impl<'a> Case<'a> {
             }
             for connection in &sockets.connections {
                 if accepted(connection, &names, &ports) {
-                    clients.extend(client(*member, connection, &inside, &sockets.connections, self)?);
+                    let ours = |other: ProcessId| !inside.contains(member) || inside.contains(&other);
+                    clients.extend(client(*member, connection, &all, ours)?);
                 }
             }
         }
@@ -319,30 +367,33 @@ fn accepted(connection: &Connection, names: &BTreeSet<(Family, &BString)>, ports
     }
 }
 
+/// Returns the client at the other end of an accepted connection, if it is not one of ours.
 fn client(
     member: ProcessId,
     connection: &Connection,
-    inside: &BTreeSet<u64>,
-    own: &[Connection],
-    case: &Case<'_>,
+    all: &[(ProcessId, &Sockets)],
+    ours: impl Fn(ProcessId) -> bool,
 ) -> Found<Option<Client>> {
-    let found = |peer: String| Some(Client { member, name: connection.name.clone(), peer });
-    match &connection.peer {
-        Peer::Gone => Ok(None),
-        Peer::Inode(inode) if inside.contains(inode) => Ok(None),
-        Peer::Inode(inode) => Ok(found(format!("socket {inode}"))),
+    let within = |is_other_end: &dyn Fn(&Connection) -> bool| {
+        all.iter().any(|(id, sockets)| ours(*id) && sockets.connections.iter().any(is_other_end))
+    };
+    let (is_within, peer) = match &connection.peer {
+        Peer::Gone => return Ok(None),
+        Peer::Inode(inode) => (within(&|other| other.inode == *inode), format!("socket {inode}")),
+        // Both ends of a loopback connection between members: the other row has our name as its peer.
         Peer::Remote(address) => {
-            // Both ends of a loopback connection between members: the other row has our name as its peer.
-            let ours = |other: &Connection| {
+            let here = connection.name.to_str_lossy();
+            let is_other_end = |other: &Connection| {
                 other.name == address.as_bytes()
-                    && other.peer == Peer::Remote(connection.name.to_str_lossy().into_owned())
+                    && matches!(&other.peer, Peer::Remote(there) if *there == here)
             };
-            let within = own.iter().any(ours)
-                || case.sockets()?.iter().any(|(_, sockets)| sockets.connections.iter().any(ours));
-            Ok(if within { None } else { found(address.clone()) })
+            (within(&is_other_end), address.clone())
         }
         Peer::Unknown => {
-            Err(Unknown::new(Reason::Denied, format!("who is connected to {}", connection.name)).into())
+            return Err(
+                Unknown::new(Reason::Denied, format!("who is connected to {}", connection.name)).into()
+            );
         }
-    }
+    };
+    Ok((!is_within).then(|| Client { member, name: connection.name.clone(), peer }))
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bstr::{BString, ByteSlice as _};
 
-use crate::config::policy::{AdmitEnv, Condition, Config, Glob, Line, ProofNeed, Setting};
+use crate::config::policy::{AdmitEnv, Condition, Config, Detached, Glob, Line, ProofNeed, Setting};
 use crate::model::evidence::Says;
 use crate::model::facts::{Executable, Freezer};
 use crate::model::id::{BootId, FileId, Uid};
@@ -16,9 +16,9 @@ use crate::model::keep::{KeepMark, Kept};
 use crate::model::known::{Reason, Unknown};
 use crate::model::look::{Look, Scope};
 use crate::model::moment::Moment;
-use crate::model::question::{ChannelKind, Family, FarEnd, Peer, Question};
+use crate::model::question::{ChannelKind, Connection, Family, FarEnd, Listener, Peer, Question};
 use crate::model::rule::Strength;
-use crate::model::table::{Kernel, State};
+use crate::model::table::{Kernel, Row, State};
 use crate::model::verdict::{Judgement, LineList, Lookalike, Mode, Verdict};
 
 use super::ledger::{Begun, Rearm};
@@ -164,6 +164,18 @@ fn a_terminal_that_others_work_in_keeps_b01_b11_b43() {
     let pane = |tty| Scene::orphan().serves(ROOT, &[34_817]).process(70, 1).row(70, move |row| row.tty = tty);
     kept_by("terminal-master", Says::Yes, &pane(34_817));
     assert!(is_suspect(&one(&pane(34_818), &greedy())), "another terminal is none of its business");
+    // A member that stays behind works in it too, unless one that stays behind serves it.
+    let member = |holder, named: &[u8]| {
+        Scene::orphan()
+            .process(60, ROOT)
+            .process(61, 60)
+            .row(60, |row| row.comm[..named.len()].copy_from_slice(named))
+            .row(61, |row| row.tty = 34_817)
+            .serves(holder, &[34_817])
+    };
+    assert!(is_suspect(&one(&member(ROOT, b"work"), &greedy())));
+    kept_by("terminal-master", Says::Yes, &member(ROOT, b"screen"));
+    assert!(is_suspect(&one(&member(60, b"screen"), &greedy())));
     let unknown = Scene::orphan().refused(Question::Terminals(id(ROOT)), Reason::Denied);
     kept_by("terminal-master", Says::Unknown, &unknown);
 }
@@ -195,6 +207,112 @@ fn a_connected_client_keeps_b03() {
     kept_by("clients", Says::Yes, &Scene::orphan().sockets(ROOT, vec![waiting], Vec::new()));
     let closed = Scene::orphan().refused(Question::Sockets(id(ROOT)), Reason::Denied);
     kept_by("clients", Says::Unknown, &closed);
+}
+
+#[test]
+fn a_member_that_stays_behind_is_a_client_like_any_other() {
+    // The root serves 60 that it started, and 61 below that.
+    let scene = |peers: &[u64], named: &[u8]| {
+        let served = |&peer: &u64| connection(Family::Unix, "/run/x.sock", Peer::Inode(peer));
+        let calls = |inode| Connection { inode, ..connection(Family::Unix, "", Peer::Inode(71)) };
+        Scene::orphan()
+            .process(60, ROOT)
+            .process(61, 60)
+            .row(60, |row| row.comm[..named.len()].copy_from_slice(named))
+            .row(60, |row| row.sid = ROOT)
+            .row(61, |row| row.sid = ROOT)
+            .sockets(ROOT, vec![listener(Family::Unix, "/run/x.sock")], peers.iter().map(served).collect())
+            .sockets(60, Vec::new(), vec![calls(900)])
+            .sockets(61, Vec::new(), vec![calls(901)])
+    };
+    assert!(is_suspect(&one(&scene(&[900, 901], b"work"), &greedy())), "both would go with it (M3)");
+    assert!(is_suspect(&one(&scene(&[], b"ssh-agent"), &greedy())), "it stays behind, and is not connected");
+    kept_by("clients", Says::Yes, &scene(&[900], b"ssh-agent"));
+    kept_by("clients", Says::Yes, &scene(&[901], b"ssh-agent"));
+    // So is whom a person keeps, and of whom it cannot be told.
+    let marked = scene(&[900], b"work").facts(60, |facts| facts.env = Ok(env(&[("REAPD_KEEP", "1")])));
+    kept_by("clients", Says::Yes, &marked);
+    let inner = scene(&[900], b"work").facts(61, |facts| facts.env = Ok(env(&[("REAPD_KEEP", "1")])));
+    assert!(is_suspect(&one(&inner, &greedy())), "60 goes, whoever below it stays");
+    // Who is connected to whom among those that stay is not this tree's matter.
+    let among = scene(&[], b"ssh-agent").sockets(
+        60,
+        vec![listener(Family::Unix, "/run/agent.sock")],
+        vec![connection(Family::Unix, "/run/agent.sock", Peer::Inode(901))],
+    );
+    assert!(is_suspect(&one(&among, &greedy())));
+}
+
+#[test]
+fn a_member_that_stands_on_its_own_is_a_client_too() {
+    // 60 leads a session of its own.
+    let scene = |change: fn(&mut Row), listeners: Vec<Listener>| {
+        Scene::orphan()
+            .process(60, ROOT)
+            .row(60, |row| row.sid = 60)
+            .row(60, change)
+            .sockets(
+                ROOT,
+                vec![listener(Family::Unix, "/run/x.sock")],
+                vec![connection(Family::Unix, "/run/x.sock", Peer::Inode(900))],
+            )
+            .sockets(
+                60,
+                listeners,
+                vec![Connection { inode: 900, ..connection(Family::Unix, "", Peer::Inode(71)) }],
+            )
+    };
+    let reached = || vec![listener(Family::Unix, "/run/y.sock")];
+    kept_by("clients", Says::Yes, &scene(|_| {}, reached()));
+    kept_by("clients", Says::Yes, &scene(|row| row.tty = 34_817, Vec::new()));
+    assert!(is_suspect(&one(&scene(|_| {}, Vec::new()), &greedy())));
+    assert!(is_suspect(&one(&scene(|row| row.sid = ROOT, reached()), &greedy())));
+    let mut joining = greedy();
+    joining.policies[0].detached = Detached::Join;
+    assert!(is_suspect(&one(&scene(|_| {}, reached()), &joining)), "this policy takes it along");
+}
+
+#[test]
+fn a_loopback_client_that_stays_behind_keeps() {
+    let scene = |named: &[u8]| {
+        let tcp = |here: &str, there: &str| connection(Family::Tcp, here, Peer::Remote(there.into()));
+        Scene::orphan()
+            .process(60, ROOT)
+            .row(60, |row| row.comm[..named.len()].copy_from_slice(named))
+            .sockets(
+                ROOT,
+                vec![listener(Family::Tcp, "127.0.0.1:9229")],
+                vec![tcp("127.0.0.1:9229", "127.0.0.1:50000")],
+            )
+            .sockets(60, Vec::new(), vec![tcp("127.0.0.1:50000", "127.0.0.1:9229")])
+    };
+    assert!(is_suspect(&one(&scene(b"work"), &greedy())), "both ends would go (M3)");
+    kept_by("clients", Says::Yes, &scene(b"tmux: server"));
+}
+
+#[test]
+fn who_is_in_the_session_of_one_that_stays_behind_stays_too() {
+    // 60 leads a session below the root, and 70 of that session was adopted.
+    let scene = |named: &[u8]| {
+        Scene::orphan()
+            .process(60, ROOT)
+            .process(70, 1)
+            .row(60, |row| row.comm[..named.len()].copy_from_slice(named))
+            .row(60, |row| row.sid = 60)
+            .row(70, |row| row.sid = 60)
+            .sockets(
+                ROOT,
+                vec![listener(Family::Unix, "/run/x.sock")],
+                vec![connection(Family::Unix, "/run/x.sock", Peer::Inode(900))],
+            )
+            .sockets(
+                70,
+                Vec::new(),
+                vec![Connection { inode: 900, ..connection(Family::Unix, "", Peer::Inode(71)) }],
+            )
+    };
+    assert!(is_suspect(&one(&scene(b"work"), &greedy())));
+    kept_by("clients", Says::Yes, &scene(b"tmux: server"));
 }
 
 #[test]

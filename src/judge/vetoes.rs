@@ -1,7 +1,5 @@
 //! What keeps a tree though a line holds. Always in force, and an unanswered veto is a veto.
 
-use std::collections::BTreeSet;
-
 use bstr::{BStr, ByteSlice as _};
 
 use crate::model::evidence::{Evidence, Says};
@@ -10,7 +8,7 @@ use crate::model::known::{Reason, Unknown};
 use crate::model::ownership::Parentage;
 use crate::model::question::Question;
 use crate::model::rule::Strength;
-use crate::model::table::State;
+use crate::model::table::{Row, State};
 
 use super::case::{Case, gather, known};
 use super::protect;
@@ -177,14 +175,18 @@ fn clients(case: &Case<'_>) -> Found<Finding> {
     })
 }
 
-/// A member holds the master side of a terminal that live processes outside the tree use: a multiplexer with panes
-/// (CASES B01, B11, B43).
+/// A member holds the master side of a terminal that live processes use who would not go with it: a multiplexer with
+/// panes (CASES B01, B11, B43). What those who stay behind serve each other is not this tree's matter.
 fn terminal_master(case: &Case<'_>) -> Found<Finding> {
-    let held = gather(case.tree.iter().map(|&id| case.terminals_of(id)))?;
-    let held: BTreeSet<i32> = held.into_iter().flatten().copied().collect();
-    let user = case.look.snapshot.table.rows().iter().find(|row| {
-        row.tty != 0 && held.contains(&row.tty) && !row.is_gone() && !case.tree.contains(&row.id)
-    });
+    let held = gather(case.tree.iter().map(|&id| case.terminals_of(id).map(|terminals| (id, terminals))))?;
+    let inside = case.inside();
+    let is_outside = |row: &Row, holder| {
+        !case.tree.contains(&row.id) || (inside.contains(holder) && !inside.contains(&row.id))
+    };
+    let user =
+        case.look.snapshot.table.rows().iter().filter(|row| row.tty != 0 && !row.is_gone()).find(|row| {
+            held.iter().any(|(holder, terminals)| terminals.contains(&row.tty) && is_outside(row, holder))
+        });
     Ok(match user {
         Some(row) => Finding::yes(format!("{} works in a terminal that the tree serves", row.id)),
         None => Finding::no("nobody outside works in a terminal of the tree"),

@@ -106,7 +106,8 @@ pub struct Observer {
     memory: Memory,
     aside: Aside,
     configured: Configuration,
-    pinned: BTreeMap<ProcessId, Pinned>,
+    /// Where a handle could not be had, the reason.
+    pinned: BTreeMap<ProcessId, Known<Pinned>>,
     spare: Option<(Table, Vec<Arguments>)>,
 }
 
@@ -224,24 +225,30 @@ impl Observer {
         self.scanner.scan(table).map(drop)
     }
 
-    /// Keeps a handle on exactly these processes until the next call. One that cannot be had is left out.
+    /// Keeps a handle on exactly these processes until the next call. One that is held already is not opened anew,
+    /// though its process may have gone: only who is left out once is held afresh.
     pub fn pin(&mut self, ids: &[ProcessId]) {
         let wanted: BTreeSet<ProcessId> = ids.iter().copied().collect();
         self.pinned.retain(|id, _| wanted.contains(id));
         for id in wanted {
-            if !self.pinned.contains_key(&id)
-                && let Ok(pinned) = Pinned::open(id)
-            {
-                self.pinned.insert(id, pinned);
-            }
+            self.pinned.entry(id).or_insert_with(|| Pinned::open(id));
         }
     }
 
     /// Says whether the process that was pinned under this id still runs, though number and start tick may have
-    /// been given out again (CASES C07); nothing where it is not pinned.
+    /// been given out again (CASES C07); nothing where nobody asked to pin it.
     pub fn is_pinned_alive(&self, id: ProcessId) -> Option<Life> {
-        self.pinned.get(&id).map(Pinned::life)
+        self.pinned.get(&id).map(life)
     }
+
+    /// Returns those that were pinned and do not surely run any more, whoever bears their numbers now.
+    pub fn lost(&self) -> Vec<ProcessId> {
+        self.pinned.iter().filter(|(_, pinned)| life(pinned) != Life::Alive).map(|(id, _)| *id).collect()
+    }
+}
+
+fn life(pinned: &Known<Pinned>) -> Life {
+    pinned.as_ref().map_or(Life::Unknown, Pinned::life)
 }
 
 /// Reads the clocks together.

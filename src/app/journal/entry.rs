@@ -19,6 +19,10 @@ pub struct Entry {
     pub at: u64,
     /// The run of the kernel; process numbers mean nothing outside it.
     pub boot: BootId,
+    /// The pid namespace; process numbers mean others in another, and a container has the boot id of its host.
+    /// Nothing where it was not known, and in lines from before it was written down.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid_namespace: Option<u64>,
     /// The sweep, by the wall clock when it began.
     pub sweep: u64,
     /// When, on the boot clock.

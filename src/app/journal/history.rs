@@ -28,6 +28,9 @@ pub struct Story<'a> {
     pub events: Vec<&'a Entry>,
 }
 
+/// The latest teardown of each process, by the boot and the pid namespace in which it was written.
+type Open<'a> = BTreeMap<(&'a BootId, Option<u64>, ProcessId), usize>;
+
 /// Reads everything that was written at or after `since`, milliseconds of the wall clock.
 pub fn read(state: &State, since: u64) -> Result<History, StateError> {
     let mut history = History::default();
@@ -58,17 +61,26 @@ pub fn first(state: &State) -> Result<Option<u64>, StateError> {
 pub fn stories(history: &History) -> Vec<Story<'_>> {
     let mut stories: Vec<Story<'_>> = Vec::new();
     // A later intent for the same process (it survived, and was condemned again) begins a story of its own.
-    let mut open: BTreeMap<(&BootId, ProcessId), usize> = BTreeMap::new();
+    let mut open: Open<'_> = BTreeMap::new();
     for entry in &history.entries {
-        let key = (&entry.boot, entry.event.root());
+        let key = (&entry.boot, entry.pid_namespace, entry.event.root());
         if let Event::Intent { teardown, .. } = &entry.event {
             open.insert(key, stories.len());
             stories.push(Story { intent: entry, teardown, events: Vec::new() });
-        } else if let Some(&at) = open.get(&key) {
+        } else if let Some(at) = open.get(&key).copied().or_else(|| left_behind(&open, entry)) {
             stories[at].events.push(entry);
         }
     }
     stories
+}
+
+/// Returns the teardown of an earlier boot that this entry gives up: it is written in the boot that came after.
+fn left_behind(open: &Open<'_>, entry: &Entry) -> Option<usize> {
+    let Event::Abandoned { root, .. } = &entry.event else { return None };
+    let is_meant = |(boot, namespace, of): &(&BootId, Option<u64>, ProcessId)| {
+        *boot != &entry.boot && *namespace == entry.pid_namespace && of == root
+    };
+    open.iter().filter(|(key, _)| is_meant(key)).map(|(_, at)| *at).max()
 }
 
 impl Story<'_> {

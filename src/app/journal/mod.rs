@@ -13,6 +13,7 @@ use super::legible::legible;
 use super::state::{State, StateError};
 use crate::config::policy::{ArgumentsShown, JournalSettings};
 use crate::model::id::BootId;
+use crate::model::look::Snapshot;
 use crate::model::moment::Clocks;
 use entry::{Entry, Event, VERSION};
 
@@ -31,6 +32,7 @@ pub struct Journal<'a> {
     file: File,
     settings: JournalSettings,
     boot: BootId,
+    pid_namespace: Option<u64>,
     sweep: u64,
     end: End,
 }
@@ -72,11 +74,19 @@ impl<'a> Journal<'a> {
     pub fn open(
         state: &'a State,
         settings: JournalSettings,
-        boot: &BootId,
+        seen: &Snapshot,
         now: Clocks,
     ) -> Result<Journal<'a>, JournalError> {
         let file = whole_lines(state.append(CURRENT)?).map_err(JournalError::Write)?;
-        Ok(Journal { state, file, settings, boot: boot.clone(), sweep: now.wall, end: End::Whole })
+        Ok(Journal {
+            state,
+            file,
+            settings,
+            boot: seen.boot.clone(),
+            pid_namespace: pid_namespace(seen),
+            sweep: now.wall,
+            end: End::Whole,
+        })
     }
 
     /// Writes one event.
@@ -85,6 +95,7 @@ impl<'a> Journal<'a> {
             v: VERSION,
             at: now.wall,
             boot: self.boot.clone(),
+            pid_namespace: self.pid_namespace,
             sweep: self.sweep,
             clock: now.boot,
             event,
@@ -118,6 +129,11 @@ impl<'a> Journal<'a> {
         self.file = self.state.append(CURRENT)?;
         Ok(())
     }
+}
+
+/// Returns the pid namespace that a look was taken in, where it is known.
+pub fn pid_namespace(seen: &Snapshot) -> Option<u64> {
+    seen.own.namespaces.as_ref().ok().map(|own| own.pid)
 }
 
 /// Returns the file with its last line ended.
@@ -162,13 +178,13 @@ mod tests {
     #[test]
     fn a_torn_last_line_is_skipped_and_costs_nothing_else_f12() {
         let (_base, state) = state();
-        let boot = BootId("b".into());
-        Journal::open(&state, USUAL, &boot, clocks(1))
+        let seen = sample::snapshot(&[]);
+        Journal::open(&state, USUAL, &seen, clocks(1))
             .unwrap()
             .note(intent(10), clocks(1), Durability::Synced)
             .unwrap();
         state.append(CURRENT).unwrap().write_all(b"{\"v\":1,\"at\":2,\"boo").unwrap();
-        Journal::open(&state, USUAL, &boot, clocks(3))
+        Journal::open(&state, USUAL, &seen, clocks(3))
             .unwrap()
             .note(intent(20), clocks(3), Durability::Synced)
             .unwrap();
@@ -182,7 +198,7 @@ mod tests {
     #[test]
     fn a_write_that_fails_takes_no_later_line_with_it_s8() {
         let (_base, state) = state();
-        let mut journal = Journal::open(&state, USUAL, &BootId("b".into()), clocks(1)).unwrap();
+        let mut journal = Journal::open(&state, USUAL, &sample::snapshot(&[]), clocks(1)).unwrap();
         let file = journal.file.try_clone().unwrap();
         journal.file = File::options().write(true).open("/dev/full").unwrap();
         assert!(journal.note(intent(10), clocks(1), Durability::Handed).is_err());
@@ -196,9 +212,9 @@ mod tests {
     #[test]
     fn set_aside_when_old_and_still_read() {
         let (_base, state) = state();
-        let boot = BootId("b".into());
+        let seen = sample::snapshot(&[]);
         let settings = JournalSettings { keep: Duration::from_secs(1), ..USUAL };
-        let mut journal = Journal::open(&state, settings, &boot, clocks(1)).unwrap();
+        let mut journal = Journal::open(&state, settings, &seen, clocks(1)).unwrap();
         journal.note(intent(10), clocks(1), Durability::Handed).unwrap();
         journal.rotate(clocks(500)).unwrap();
         assert!(state.read(OLDER).unwrap().is_none());
@@ -215,9 +231,30 @@ mod tests {
         let mut teardown = sample::teardown(10, "p");
         teardown.judgement.argv = vec!["x".into(), "--token=t0p".into()];
         let event = Event::Intent { teardown: Box::new(teardown), by: By::Hand };
-        let mut journal = Journal::open(&state, USUAL, &BootId("b".into()), clocks(1)).unwrap();
+        let mut journal = Journal::open(&state, USUAL, &sample::snapshot(&[]), clocks(1)).unwrap();
         journal.note(event, clocks(1), Durability::Synced).unwrap();
         let written = std::fs::read_to_string(base.path().join("s").join(CURRENT)).unwrap();
         assert!(written.contains("--token=***") && !written.contains("t0p"), "{written}");
+    }
+
+    #[test]
+    fn lines_say_in_which_pid_namespace_and_older_ones_are_read_without() {
+        let (_base, state) = state();
+        let mut seen = sample::snapshot(&[]);
+        Journal::open(&state, USUAL, &seen, clocks(1))
+            .unwrap()
+            .note(intent(10), clocks(1), Durability::Handed)
+            .unwrap();
+        let first = state.read(CURRENT).unwrap().unwrap();
+        assert!(!String::from_utf8(first).unwrap().contains("pid_namespace"), "as older lines are");
+        seen.own.namespaces =
+            Ok(crate::model::facts::Namespaces { pid: 7, mount: 1, net: 1, time: 1, user: 1 });
+        Journal::open(&state, USUAL, &seen, clocks(2))
+            .unwrap()
+            .note(intent(20), clocks(2), Durability::Handed)
+            .unwrap();
+        let history = history::read(&state, 0).unwrap();
+        let namespaces: Vec<_> = history.entries.iter().map(|entry| entry.pid_namespace).collect();
+        assert_eq!(namespaces, [None, Some(7)]);
     }
 }

@@ -25,7 +25,7 @@ impl Run<'_> {
         marks: &[KeepMark],
     ) -> Result<Sight, Trouble> {
         let sight = take(eyes, self.config, ledger, marks)?;
-        hold_suspects(eyes, &sight.verdicts);
+        hold_suspects(eyes, &sight);
         sight.remember(ledger);
         if let Begun::Rearmed(why) = sight.begun {
             self.session.talk(&format!("{}: everything is seen for the first time", rearmed(why)));

@@ -1,6 +1,7 @@
 //! A sweep that may act: under the lock, with a journal, it looks, shows, asks, looks again and tears down.
 
 use super::{Consent, Found, Manner, looks, seen};
+use crate::act::processes::raise_descriptor_limit;
 use crate::app::exit::Exit;
 use crate::app::glance::released_for;
 use crate::app::journal::Journal;
@@ -46,12 +47,14 @@ impl Run<'_> {
 
     /// Runs it, from the lock to the last word.
     fn run_with(mut self, state: &State, eyes: &mut dyn Eyes) -> Result<(Exit, Found), Trouble> {
+        // Every suspect costs a handle, and every member of a tree that goes one more.
+        raise_descriptor_limit();
         // From before the ledger is read until the end: two sweeps must not count each other's looks.
         let _lock = lock::take(&self.session.around, eyes.clocks().wall).map_err(|error| locked(&error))?;
         let mut ledger = self.ledger(state)?;
-        let boot = eyes.table()?.boot;
+        let seen = eyes.table()?;
         // No writable journal, no signal: found out before anything is shown.
-        let mut journal = Journal::open(state, self.config.journal, &boot, eyes.clocks())
+        let mut journal = Journal::open(state, self.config.journal, &seen, eyes.clocks())
             .map_err(|error| Trouble::because("nothing is done without a journal", &error))?;
         let taken_up = takeup::take_up(self.session, eyes, self.config, state, &mut journal, &mut ledger)?;
         journal
@@ -59,13 +62,13 @@ impl Run<'_> {
             .map_err(|error| Trouble::because("cannot rotate the journal", &error))?;
 
         let marks = memory::marks(state).map_err(|error| state_trouble(&error))?;
-        let releases = memory::releases(state).map_err(|error| state_trouble(&error))?.of(&boot);
+        let releases = memory::releases(state).map_err(|error| state_trouble(&error))?.of(&seen.boot);
         self.asked.released = released_for(&releases);
         let ended = self.look_and_act(eyes, state, &mut journal, &mut ledger, &marks);
         memory::save_ledger(state, &ledger).map_err(|error| state_trouble(&error))?;
         let (exit, found) = ended?;
         if exit != Exit::Interrupted {
-            memory::use_up(state, &boot, &releases).map_err(|error| state_trouble(&error))?;
+            memory::use_up(state, &seen.boot, &releases).map_err(|error| state_trouble(&error))?;
         }
         Ok((exit.max(outcome::exit(&taken_up)), found))
     }
@@ -516,8 +519,7 @@ mod tests {
         memory::save_ledger(&state, &ledger).unwrap();
         let judgement = sight.verdicts.judgements[0].clone();
         let teardown = Box::new(Teardown { judgement, ..sample::teardown(5100, "language-server") });
-        let boot = sight.look.snapshot.boot;
-        let mut journal = Journal::open(&state, USUAL, &boot, machine.clocks()).unwrap();
+        let mut journal = Journal::open(&state, USUAL, &sight.look.snapshot, machine.clocks()).unwrap();
         let intent = Event::Intent { teardown, by: By::Hand };
         journal.note(intent, machine.clocks(), Durability::Handed).unwrap();
         let swept = desk.once(&mut machine);

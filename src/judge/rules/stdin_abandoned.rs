@@ -43,6 +43,7 @@ use crate::model::known::{Reason, Unknown};
 use crate::model::ownership::Parentage;
 use crate::model::question::{Census, Channel, ChannelKind, FarEnd};
 use crate::model::rule::{Place, RuleSpec, Strength};
+use crate::model::table::Row;
 
 /// Finds stdio servers that nobody can speak to any more.
 pub static RULE: Rule = Rule {
@@ -145,10 +146,11 @@ fn grip(case: &Case<'_>, ends: Ends) -> Found<Grip> {
     if (read, write) == (FarEnd::Gone, FarEnd::Gone) {
         return Ok(Grip::Nobody);
     }
+    let inside = case.inside();
     let mut outside = Vec::new();
     for (far, fd, name) in [(read, ends.read, ends.reading()), (write, ends.write, ends.writing())] {
         if far == FarEnd::Held {
-            outside.extend(holders(case, fd, &name)?.into_iter().filter(|id| !case.tree.contains(id)));
+            outside.extend(holders(case, fd, &name)?.into_iter().filter(|id| !inside.contains(id)));
         }
     }
     Ok(Grip::Only(outside))
@@ -199,10 +201,16 @@ fn holders(case: &Case<'_>, fd: u32, name: &str) -> Found<Vec<ProcessId>> {
 }
 
 /// A tree of the set, with those outside it who hold its ends.
-struct Node<'a> {
+struct Node {
     root: ProcessId,
-    tree: &'a [ProcessId],
+    inside: BTreeSet<ProcessId>,
     outside: Vec<ProcessId>,
+}
+
+impl Node {
+    fn new(case: &Case<'_>, root: &Row, tree: &[ProcessId], outside: Vec<ProcessId>) -> Node {
+        Node { root: root.id, inside: Case { root, tree, ..*case }.inside(), outside }
+    }
 }
 
 /// Finds the greatest set of matched trees that hold only each other, and says whether this one is of it (M4).
@@ -211,7 +219,7 @@ struct Node<'a> {
 fn closed_set(case: &Case<'_>, ends: Ends, holders: &[ProcessId]) -> Found<Finding> {
     let mut queue = holders.to_owned();
     let mut seen: BTreeSet<(ProcessId, &str)> = BTreeSet::new();
-    let mut nodes = vec![Node { root: case.root.id, tree: case.tree, outside: holders.to_owned() }];
+    let mut nodes = vec![Node::new(case, case.root, case.tree, holders.to_owned())];
     let mut asked = Vec::new();
     let mut unknown = None;
     while let Some(holder) = queue.pop() {
@@ -219,14 +227,13 @@ fn closed_set(case: &Case<'_>, ends: Ends, holders: &[ProcessId]) -> Found<Findi
             if other.root == case.root.id || !seen.insert((other.root, &other.policy)) {
                 continue;
             }
+            let Some(root) = case.look.snapshot.table.get(other.root) else { continue };
             match grip_of(case, other, ends) {
                 Ok(Grip::InUse(_)) => {}
-                Ok(Grip::Nobody) => {
-                    nodes.push(Node { root: other.root, tree: &other.tree, outside: Vec::new() });
-                }
+                Ok(Grip::Nobody) => nodes.push(Node::new(case, root, &other.tree, Vec::new())),
                 Ok(Grip::Only(outside)) => {
                     queue.extend(&outside);
-                    nodes.push(Node { root: other.root, tree: &other.tree, outside });
+                    nodes.push(Node::new(case, root, &other.tree, outside));
                 }
                 Err(Blank::Ask(questions)) => asked.extend(questions),
                 Err(Blank::Unknown(why)) => unknown = unknown.or(Some(why)),
@@ -237,7 +244,7 @@ fn closed_set(case: &Case<'_>, ends: Ends, holders: &[ProcessId]) -> Found<Findi
         return Err(Blank::Ask(asked));
     }
     let inside = loop {
-        let inside: BTreeSet<ProcessId> = nodes.iter().flat_map(|node| node.tree).copied().collect();
+        let inside: BTreeSet<ProcessId> = nodes.iter().flat_map(|node| &node.inside).copied().collect();
         let before = nodes.len();
         nodes.retain(|node| node.outside.iter().all(|holder| inside.contains(holder)));
         if nodes.len() == before {
@@ -380,6 +387,30 @@ mod tests {
         ] {
             check(&abandoned().fd(ROOT, 0, plain(kind)), &Says::No(why));
         }
+    }
+
+    #[test]
+    fn an_end_that_only_members_hold_is_nobodys_unless_they_stay_behind() {
+        let scene = |named: &[u8]| {
+            abandoned()
+                .fd(ROOT, 0, pipe(FarEnd::Held))
+                .process(51, ROOT)
+                .row(51, |row| row.comm[..named.len()].copy_from_slice(named))
+                .held_by(ROOT, 0, &[51])
+        };
+        check(&scene(b"work"), &Says::Yes("nobody but itself holds"));
+        check(&scene(b"ssh-agent"), &Says::No("process 51 holds the other end"));
+        // As a member of another abandoned tree it stays behind just so.
+        let other = |named: &[u8]| {
+            scene(named)
+                .row(51, |row| row.ppid = 61)
+                .process(61, 1)
+                .fd(61, 0, pipe(FarEnd::Gone))
+                .fd(61, 1, pipe(FarEnd::Gone))
+                .other("server", 61, &[61, 51], None)
+        };
+        check(&other(b"work"), &Says::Yes("held only by other abandoned servers"));
+        check(&other(b"ssh-agent"), &Says::No("process 51 holds the other end"));
     }
 
     #[test]
