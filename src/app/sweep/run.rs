@@ -235,7 +235,7 @@ mod tests {
     /// Longer than what a test does between two looks that it does not want to count both.
     const APART: Duration = Duration::from_mins(5);
     /// What is waited for in earnest.
-    const SHORTLY: Duration = Duration::from_millis(50);
+    const SHORTLY: Duration = Duration::from_millis(20);
 
     const ONE: &str = "  5100 1 2d gopls\n  stdin 5100 pipe gone\n  stdout 5100 pipe gone\n";
     const OTHER: &str = "  5200 1 2d gopls\n  stdin 5200 pipe gone\n  stdout 5200 pipe gone\n";
