@@ -8,6 +8,8 @@ use crate::model::moment::Moment;
 use crate::model::outcome::Closure;
 use crate::model::plan::{Ladder, Rung, Signal};
 
+pub use super::step::{Refusal, Search, Step};
+
 /// The part of the first grace that the root has alone, so that it can end its own children. A fifth, since a root
 /// that shuts down well does so at once, and the others need their share of the same grace.
 const HEAD_START_PART: u32 = 5;
@@ -35,50 +37,14 @@ const WALKS_MOST: u32 = 20_000;
 /// Empty walks in a row that prove a tree closed, beside one fresh scan.
 const EMPTY_WALKS: u32 = 2;
 
-/// What is to be done now.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Step {
-    /// Send this signal to each of these, by identity.
-    Signal {
-        /// Which.
-        signal: Signal,
-        /// To whom.
-        to: Vec<ProcessId>,
-    },
-    /// Look for newborn children of all members, and tell [`Escalation::walked`].
-    Walk,
-    /// Work out membership from a fresh table, and tell [`Escalation::rescanned`].
-    Rescan,
-    /// Nothing before then, unless somebody goes.
-    WaitUntil(Moment),
-    /// It is over.
-    Done(Closure),
-}
-
-/// What a search for newborn members brought.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Search {
-    /// Nobody new.
-    Empty,
-    /// Somebody new, who was told by [`Escalation::joined`].
-    Newborn,
-}
-
-/// Why a member will not be signalled again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refusal {
-    /// The kernel refused.
-    Denied,
-    /// It is not surely the recorded process any more.
-    IdentityChanged,
-}
-
 /// One tree on its way down.
 #[derive(Debug, Clone)]
 pub struct Escalation {
     rungs: Vec<Rung>,
     root: ProcessId,
     began: Moment,
+    /// The rung that was prolonged last, so that each is once at most.
+    prolonged: Option<usize>,
     /// When it was first polled: the ladder begins then.
     first_poll: Option<Moment>,
     /// Until when was to be waited, where the last step was a wait.
@@ -150,6 +116,7 @@ impl Escalation {
             rungs,
             root,
             began: now,
+            prolonged: None,
             first_poll: None,
             waiting: None,
             rung: 0,
@@ -175,9 +142,18 @@ impl Escalation {
         if self.live().next().is_none() {
             return if over { Step::Done(self.ending()) } else { self.verify() };
         }
-        while let Some(rung) = self.rungs.get(self.rung)
+        while let Some(rung) = self.rungs.get(self.rung).copied()
             && now >= self.rung_began.plus(rung.grace)
         {
+            if self.owes(rung) {
+                // A poll that came late must not end a rung before everybody was asked: they get what is left of the
+                // grace behind the root's head start, once on each rung.
+                let late = now.since(self.rung_began.plus(self.head_start(rung)));
+                self.prolonged = Some(self.rung);
+                self.rung_began = self.rung_began.plus(late);
+                self.began = self.began.plus(late);
+                break;
+            }
             self.rung += 1;
             self.rung_began = now;
             self.next_walk = now;
@@ -342,6 +318,13 @@ impl Escalation {
             })
             .map(|(id, _)| *id)
             .collect()
+    }
+
+    /// Says whether somebody was not asked yet on this rung, and may still be.
+    fn owes(&self, rung: Rung) -> bool {
+        let unasked =
+            |stage: &Stage| stage.over == Over::No && stage.asked.is_none_or(|asked| asked < self.rung);
+        rung.signal != Signal::Kill && self.prolonged != Some(self.rung) && self.members.values().any(unasked)
     }
 
     fn anchors_wait(&self, now: Moment, rung: Rung) -> bool {
@@ -516,6 +499,31 @@ mod tests {
         next(&mut machine, &mut now);
         assert_eq!(next(&mut machine, &mut now), Step::Done(Closure::Survivors));
         assert_eq!(now, at(500));
+    }
+
+    #[test]
+    fn nobody_is_killed_unasked_because_a_poll_came_late_c32() {
+        let rungs = [(Signal::Term, 1000), (Signal::Kill, 500)];
+        let mut machine = Escalation::new(&ladder(&rungs), id(5), [id(5), id(6)], at(0));
+        assert_eq!(machine.poll(at(0)), Step::Signal { signal: Signal::Term, to: vec![id(5)] });
+        machine.gone(id(5));
+        // The next poll comes long after the grace: a machine under load.
+        assert_eq!(machine.poll(at(1500)), Step::Signal { signal: Signal::Term, to: vec![id(6)] });
+        let mut now = 1500;
+        let killed = loop {
+            match machine.poll(at(now)) {
+                Step::Signal { signal, to } => break (signal, to, now),
+                Step::Walk => machine.walked(at(now), Search::Empty),
+                Step::Rescan => machine.rescanned(Search::Empty),
+                Step::WaitUntil(_) => now += 10,
+                Step::Done(closure) => panic!("{closure:?}"),
+            }
+        };
+        assert_eq!(
+            killed,
+            (Signal::Kill, vec![id(6)], 2300),
+            "what is left of the grace behind the head start"
+        );
     }
 
     #[test]

@@ -19,6 +19,7 @@ pub mod escalation;
 mod fixture;
 mod gates;
 mod limits;
+mod step;
 pub mod teardown;
 
 /// How this sweep was asked for.

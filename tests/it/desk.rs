@@ -27,7 +27,9 @@ impl Desk {
     /// A desk whose configuration condemns every `bash stubborn.sh` that stands in a deleted directory of this test.
     pub(crate) fn with_stubborn(ladder: &str) -> Desk {
         let desk = Desk::new();
-        let base = desk.planted.path("").canonicalize().unwrap();
+        // Not the whole directory: an ordinary user's home is in it, and no root may hold a home.
+        fs::create_dir(desk.planted.path("throwaway")).unwrap();
+        let base = desk.planted.path("throwaway").canonicalize().unwrap();
         desk.configure(&format!(
             "\n[escalation]\nladder = {ladder}\n\n[process.planted]\nmatch = {{ program = \"bash\", args = [\"stubborn.sh\", \"...\"] }}\nreap-when = [{{ cwd-gone = {{ roots = [\"{}\"] }} }}]\n",
             base.display()
@@ -54,7 +56,7 @@ impl Desk {
     /// Starts `stubborn.sh` with this text in a directory that is deleted once `members` others are below it; returns
     /// its pid.
     pub(crate) fn stubborn(&self, name: &str, text: &str, members: usize) -> i32 {
-        let work = self.planted.path(name);
+        let work = self.planted.path(&format!("throwaway/{name}"));
         fs::create_dir(&work).unwrap();
         fs::write(work.join("stubborn.sh"), text).unwrap();
         let file = self.planted.path(&format!("{name}.pid"));

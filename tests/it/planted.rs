@@ -82,6 +82,7 @@ impl Planted {
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap())
             .env("HOME", self.path("home"))
+            .env("SHELL", "/bin/sh")
             .env("PYTHON", &self.python)
             .env("PYTHONHOME", &self.python_home)
             .env(MARK, &self.nonce)
