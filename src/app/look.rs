@@ -336,7 +336,7 @@ mod tests {
         match judgement.verdict {
             Verdict::Suspect { looks, .. } => Some(looks),
             Verdict::Orphaned { .. } => None,
-            ref other => panic!("{other:?}"),
+            Verdict::Protected | Verdict::Alive | Verdict::Unknown => panic!("{judgement:?}"),
         }
     }
 
