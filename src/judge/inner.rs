@@ -1,7 +1,8 @@
 //! Matches within a tree: whom the same policy would judge if it stood alone, and somebody outside the tree still holds.
 //!
 //! Of nested matches of one policy only the outermost is judged, and the others go with it. That is right as long as
-//! what they hang on goes too. One whose own stdin or stdout leads out of the tree has an owner that lives on.
+//! what they hang on goes too. One whose own stdin or stdout leads out of the tree has an owner that lives on. That one
+//! has an owner by another rule (a companion, a process that an argument names) is not looked into.
 
 use std::collections::BTreeSet;
 

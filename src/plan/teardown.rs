@@ -353,9 +353,6 @@ impl<'a> Walk<'a> {
     /// Keeps out the root of another policy's tree that has an owner outside of this one.
     ///
     /// A helper whose only known owner is a condemned member (it holds the helper's stdin) has none that lives on.
-    /// Inner matches of this tree's own policy are not judged by themselves; judge names those among the protected whose
-    /// own stdin or stdout leads out of the tree. That one of them has an owner by another rule (a companion, a process
-    /// that an argument names) is not looked into.
     fn pass_claims(&self, id: ProcessId) -> Result<(), String> {
         for other in &self.ground.verdicts.judgements {
             if other.root != id || other.policy == self.ground.judgement.policy {
