@@ -366,7 +366,7 @@ mod tests {
         match judgement.verdict {
             Verdict::Suspect { looks, .. } => Some(looks),
             Verdict::Orphaned { .. } => None,
-            ref other @ (Verdict::Protected | Verdict::Alive | Verdict::Unknown) => panic!("{other:?}"),
+            Verdict::Protected | Verdict::Alive | Verdict::Unknown => panic!("{judgement:?}"),
         }
     }
 
@@ -397,6 +397,8 @@ mod tests {
         assert_eq!(taken.agreed(&config, &mut ledger), Some(1));
         taken.bearer = 2;
         assert_eq!(taken.agreed(&config, &mut ledger), Some(1), "another one, seen once");
-        assert_eq!(taken.agreed(&config, &mut ledger), None, "and held from then on by a handle of its own");
+        taken.bearer = 3;
+        assert_eq!(taken.agreed(&config, &mut ledger), Some(1), "and held from that look on");
+        assert_eq!(taken.agreed(&config, &mut ledger), None, "this one stayed");
     }
 }

@@ -9,6 +9,7 @@
 mod assess;
 pub mod candidates;
 pub mod case;
+mod inner;
 pub mod ledger;
 mod mcp;
 pub mod protect;
@@ -31,6 +32,7 @@ use crate::model::verdict::Verdicts;
 pub use candidates::{Candidates, candidates};
 pub use ledger::Ledger;
 
+use inner::inner;
 use ledger::{LastingKey, Suspicion};
 
 /// What a look leaves for [`Ledger::remember`], beside its verdicts.
@@ -65,8 +67,10 @@ impl Notes {
 pub fn questions(look: &Look, config: &Config, candidates: &Candidates, ledger: &Ledger) -> Vec<Question> {
     let mut open = BTreeSet::new();
     for candidate in &candidates.list {
-        if let Err(questions) = assess::assess(look, config, candidates, candidate, ledger) {
-            open.extend(questions);
+        match assess::assess(look, config, candidates, candidate, ledger) {
+            Err(questions) => open.extend(questions),
+            Ok(Some(assessment)) => open.extend(inner(look, candidates, &assessment.judgement).asks),
+            Ok(None) => {}
         }
     }
     open.into_iter().filter(|question| !look.answers.contains_key(question)).collect()
@@ -79,11 +83,13 @@ pub fn judge(look: &Look, config: &Config, candidates: &Candidates, ledger: &Led
     let mut verdicts = Verdicts::default();
     let mut notes = Notes::default();
     let mut members = BTreeSet::new();
+    let mut held = Vec::new();
     for candidate in &candidates.list {
         let assessed = assess::assess(look, config, candidates, candidate, ledger)
             .unwrap_or_else(|open| assess::unanswered(look, config, candidate, &open));
         let Some(assessment) = assessed else { continue };
         members.extend(assessment.judgement.tree.iter().copied());
+        held.extend(inner(look, candidates, &assessment.judgement).held);
         notes.0.push(Note {
             root: candidate.root,
             policy: assessment.judgement.policy.clone(),
@@ -94,5 +100,10 @@ pub fn judge(look: &Look, config: &Config, candidates: &Candidates, ledger: &Led
     }
     let members: Vec<ProcessId> = members.into_iter().collect();
     verdicts.protected = protect::protected(look, config, &members);
+    for (id, why) in held {
+        if !verdicts.protected.iter().any(|(known, _)| *known == id) {
+            verdicts.protected.push((id, why));
+        }
+    }
     (verdicts, notes)
 }

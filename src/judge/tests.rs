@@ -16,17 +16,17 @@ use crate::model::keep::{KeepMark, Kept};
 use crate::model::known::{Reason, Unknown};
 use crate::model::look::{Look, Scope};
 use crate::model::moment::Moment;
-use crate::model::question::{ChannelKind, Connection, Family, FarEnd, Listener, Peer, Question};
+use crate::model::question::{Answer, ChannelKind, Connection, Family, FarEnd, Listener, Peer, Question};
 use crate::model::rule::Strength;
 use crate::model::table::{Kernel, Row, State};
 use crate::model::verdict::{Judgement, LineList, Lookalike, Mode, Verdict};
 
 use super::ledger::{Begun, Rearm};
 use super::rules::support::{ROOT, Scene, config, connection, id, listener, pipe, plain};
-use super::{Ledger, candidates, judge, protect, questions};
+use super::{Candidates, Ledger, candidates, judge, protect, questions};
 
 /// One policy, one line, one sign: whoever was adopted.
-fn greedy() -> Config {
+pub(super) fn greedy() -> Config {
     let mut config = config(&[]);
     config.policies.truncate(1);
     config.policies[0].proof = ProofNeed::Waived;
@@ -42,10 +42,24 @@ fn sign(rule: &'static str) -> Line {
 fn seen(look: &Look, config: &Config, ledger: &mut Ledger) -> Option<Judgement> {
     ledger.begin(look, &config.confirm);
     let candidates = candidates(look, config);
+    let look = &with_plain_ends(look, &candidates);
     assert_eq!(questions(look, config, &candidates, ledger), [], "the scene answers everything");
     let (verdicts, notes) = judge(look, config, &candidates, ledger);
     ledger.remember(look, &candidates, &verdicts, &notes);
     verdicts.judgements.into_iter().find(|judgement| judgement.root == id(ROOT))
+}
+
+/// Gives every member of a tree of several an open /dev/null for stdin and stdout, where the scene says nothing of it:
+/// whom a policy matches within a tree is asked for that (see `inner`).
+fn with_plain_ends(look: &Look, candidates: &Candidates) -> Look {
+    let mut look = look.clone();
+    for candidate in candidates.list.iter().filter(|candidate| candidate.tree.len() > 1) {
+        for (&of, fd) in candidate.tree.iter().flat_map(|of| [(of, 0), (of, 1)]) {
+            let channel = Answer::Channel(plain(ChannelKind::Null));
+            look.answers.entry(Question::Channel { of, fd }).or_insert(Ok(channel));
+        }
+    }
+    look
 }
 
 fn one(scene: &Scene, config: &Config) -> Judgement {

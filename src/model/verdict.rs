@@ -125,6 +125,8 @@ pub enum Mode {
 pub struct Verdicts {
     /// One per tree and policy, sorted by root and policy.
     pub judgements: Vec<Judgement>,
-    /// Every process of a judged tree that must never be touched, with the reason; plan prunes it with its subtree.
+    /// Every process of a judged tree that must not be touched, with the reason; plan prunes it with its subtree. It is
+    /// protected for its own sake, or the policy matches it as well and somebody outside the tree holds its stdin or
+    /// stdout.
     pub protected: Vec<(ProcessId, String)>,
 }
