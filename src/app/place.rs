@@ -210,6 +210,30 @@ mod tests {
     }
 
     #[test]
+    fn root_takes_no_configuration_that_somebody_else_could_swap_s2() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let around = Surroundings::of(&[], 0);
+        let base = tempfile::tempdir().unwrap();
+        let (theirs, ours) = (base.path().join("theirs"), base.path().join("ours"));
+        for directory in [&theirs, &ours] {
+            std::fs::create_dir(directory).unwrap();
+            std::fs::write(directory.join("config.toml"), "").unwrap();
+        }
+        let link = theirs.join("link.toml");
+        std::os::unix::fs::symlink(ours.join("config.toml"), &link).unwrap();
+        std::os::unix::fs::chown(&theirs, Some(65_534), None).unwrap();
+        let taken = |path: &Path| around.config(&named(path.to_str().unwrap())).is_ok();
+        assert!(taken(&ours.join("config.toml")), "the twin that is root's alone");
+        assert!(!taken(&theirs.join("config.toml")), "its directory is somebody else's");
+        assert!(!taken(&link), "and so is the one with the link");
+        let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+        std::fs::set_permissions(&ours, open).unwrap();
+        assert!(!taken(&ours.join("config.toml")), "everybody may write to its directory");
+    }
+
+    #[test]
     fn only_root_looks_at_everybody() {
         let place = Place { host: true, ..Place::default() };
         assert!(Surroundings::of(&[], 1000).scope(&place).is_err());

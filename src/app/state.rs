@@ -204,10 +204,21 @@ fn trusted(path: &Path, stat: &rustix::fs::Stat) -> Result<(), StateError> {
     Ok(())
 }
 
-/// Says whether a file or directory is root's and nobody else may write it, symbolic links followed.
+/// Says whether a file is root's and nobody else may write it or swap it for another: it, what it is a link to, and
+/// every directory above them. In a directory with the sticky bit (`/tmp`) nobody swaps what is root's.
 pub fn is_roots_alone(path: &Path) -> Result<bool, StateError> {
-    let stat = rustix::fs::stat(path).map_err(|error| io("cannot look at", path, error))?;
-    Ok(stat.st_uid == 0 && stat.st_mode & 0o022 == 0)
+    let wrap = |source| StateError::Io { doing: "cannot look at", path: path.to_owned(), source };
+    let named = std::path::absolute(path).map_err(wrap)?;
+    let real = std::fs::canonicalize(path).map_err(wrap)?;
+    for one in named.ancestors().chain(real.ancestors()) {
+        let stat = rustix::fs::stat(one).map_err(|error| io("cannot look at", one, error))?;
+        let is_directory = rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir();
+        let is_sticky = is_directory && stat.st_mode & 0o1000 != 0;
+        if stat.st_uid != 0 || (stat.st_mode & 0o022 != 0 && !is_sticky) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Replaces a file of the user's own by its whole new content, through symbolic links (dotfile managers), with its
