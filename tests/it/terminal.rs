@@ -13,7 +13,7 @@ use crate::desk::{Desk, text};
 use crate::planted::wait_for;
 use crate::turn::turn;
 
-const LADDER: &str = "[\"TERM 500ms\", \"KILL 3s\"]";
+const LADDER: &str = "[\"TERM 500ms\", \"KILL 20s\"]";
 const TREE: &str = "sleep 600 &\nwait\n";
 /// It takes the whole first rung.
 const STUBBORN_TREE: &str = "trap '' TERM\nsleep 600 &\nwait\n";

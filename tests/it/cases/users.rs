@@ -19,7 +19,8 @@ fn an_ordinary_user_ends_what_is_theirs_and_could_be_read_and_says_nothing_of_ot
     let field = Field::prepare();
     let path = |name: &str| field.planted.path(name);
     for name in ["", "run", "home"] {
-        fs::set_permissions(path(name), fs::Permissions::from_mode(0o777)).unwrap();
+        // Sticky, as /tmp is: root takes no configuration that somebody else could swap.
+        fs::set_permissions(path(name), fs::Permissions::from_mode(0o1777)).unwrap();
     }
     // The variables of a process that hides itself cannot be read either, so that no mark admits anybody here; the
     // policies fit the script of this directory alone.
