@@ -192,6 +192,21 @@ impl Planted {
             .collect()
     }
 
+    /// The ssh-agents that were planted here: they hide their environment from an ordinary user (they are not
+    /// dumpable), so they are known by the socket in this directory that stands in their arguments.
+    fn agents(&self) -> Vec<i32> {
+        let here = self.directory.path().as_os_str().as_encoded_bytes();
+        fs::read_dir("/proc")
+            .unwrap()
+            .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+            .filter(|&pid: &i32| self.is_alive(pid))
+            .filter(|pid| {
+                let argv = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+                argv.starts_with(b"ssh-agent\0") && argv.windows(here.len()).any(|part| part == here)
+            })
+            .collect()
+    }
+
     /// Every living descendant of a process.
     pub(crate) fn below(&self, root: i32) -> Vec<i32> {
         let all = self.all();
@@ -231,7 +246,8 @@ impl Drop for Planted {
     fn drop(&mut self) {
         // To a fixed point: a planted process may be forking.
         for _ in 0..50 {
-            let left = self.all();
+            let mut left = self.all();
+            left.extend(self.agents());
             if left.is_empty() {
                 return;
             }
