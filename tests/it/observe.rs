@@ -257,6 +257,44 @@ fn a_directory_really_named_deleted_is_linked() {
 }
 
 #[test]
+fn a_program_really_named_deleted_keeps_its_name() {
+    let root = tempfile::tempdir().unwrap();
+    let program = root.path().join("x (deleted)");
+    copy(Path::new("/bin/sleep"), &program);
+    let mut child =
+        Command::new(&program).arg("60").env(NONCE, std::process::id().to_string()).spawn().unwrap();
+    let pid = Pid::new(i32::try_from(child.id()).unwrap()).unwrap();
+    let named = || {
+        let mut observer = observer();
+        let snapshot = observer.table().unwrap();
+        let question = Question::Facts(id(&snapshot, pid));
+        match ask(&mut observer, &snapshot, question).unwrap() {
+            Answer::Facts(facts) => facts.exe.unwrap().path,
+            other => panic!("{other:?}"),
+        }
+    };
+    let there = named();
+    fs::remove_file(&program).unwrap();
+    let gone = named();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(there, text(&program));
+    assert_eq!(gone, text(&program), "and the kernel's own mark is no part of it");
+}
+
+#[test]
+fn a_path_that_is_not_whole_is_unknown() {
+    let root = tempfile::tempdir().unwrap();
+    let started = Started::script("", root.path());
+    let mut observer = observer();
+    for odd in ["relative/x", "", "/tmp/..", "/tmp/."] {
+        let seen = path(&mut observer, &started, Path::new(odd));
+        assert!(seen.is_err(), "{odd}: {seen:?}");
+    }
+    assert!(path(&mut observer, &started, root.path()).is_ok(), "the twin that is");
+}
+
+#[test]
 fn a_rebuilt_directory_is_another_one_b34() {
     let root = tempfile::tempdir().unwrap();
     let directory = root.path().join("build");
