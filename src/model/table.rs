@@ -24,6 +24,21 @@ pub enum State {
     Other(u8),
 }
 
+impl State {
+    /// Returns the state that Linux shows by this letter (proc_pid_stat(5)).
+    pub fn of_letter(letter: u8) -> State {
+        match letter {
+            b'R' => State::Running,
+            b'S' | b'I' => State::Sleeping,
+            b'D' => State::Uninterruptible,
+            b'T' | b't' => State::Stopped,
+            b'Z' => State::Zombie,
+            b'X' | b'x' => State::Dead,
+            other => State::Other(other),
+        }
+    }
+}
+
 /// What `execve(2)` changes in `stat` even when the pid stays: with the start it keys cached argument vectors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ExecSignature {

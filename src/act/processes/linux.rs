@@ -14,7 +14,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 use rustix::process::{PidfdFlags, Resource, getrlimit, pidfd_open, pidfd_send_signal, setrlimit};
 
-use super::{Current, HoldError, Lost, Sight, SignalError};
+use super::{Current, HoldError, Lost, Sight, SignalError, raw_signal};
 use crate::model::id::{BootId, FileId, Pid, ProcessId, Start, Uid};
 use crate::model::known::{Known, Reason, Unknown};
 use crate::model::plan::Signal;
@@ -219,15 +219,7 @@ fn parse(stat: &[u8]) -> Option<Sight> {
     let pid = number(words(stat.get(..open)?).next()?)?;
     let name = BString::from(stat.get(open + 1..close)?);
     let mut fields = words(stat.get(close + 1..)?);
-    let state = match fields.next()? {
-        b"R" => State::Running,
-        b"S" | b"I" => State::Sleeping,
-        b"D" => State::Uninterruptible,
-        b"T" | b"t" => State::Stopped,
-        b"Z" => State::Zombie,
-        b"X" | b"x" => State::Dead,
-        other => State::Other(other.first().copied().unwrap_or(b'?')),
-    };
+    let state = State::of_letter(*fields.next()?.first()?);
     let ppid = number(fields.next()?)?;
     let pgid = number(fields.next()?)?;
     let sid = number(fields.next()?)?;
@@ -329,18 +321,6 @@ fn append_children(dir: &OwnedFd, name: &str, found: &mut Vec<Pid>) -> Result<()
     }
     found.extend(words(&text).filter_map(number).filter_map(Pid::new));
     Ok(())
-}
-
-fn raw_signal(signal: Signal) -> rustix::process::Signal {
-    match signal {
-        Signal::Hup => rustix::process::Signal::HUP,
-        Signal::Int => rustix::process::Signal::INT,
-        Signal::Quit => rustix::process::Signal::QUIT,
-        Signal::Usr1 => rustix::process::Signal::USR1,
-        Signal::Usr2 => rustix::process::Signal::USR2,
-        Signal::Term => rustix::process::Signal::TERM,
-        Signal::Kill => rustix::process::Signal::KILL,
-    }
 }
 
 fn lost(error: Errno) -> Lost {

@@ -18,7 +18,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit, getsid, kill_process, setrlimit};
 
-use super::{Current, HoldError, Lost, Sight, SignalError};
+use super::{Current, HoldError, Lost, Sight, SignalError, raw_signal};
 use crate::model::id::{BootId, FileId, Pid, ProcessId, Start, Uid};
 use crate::model::known::{Known, Reason, Unknown};
 use crate::model::plan::Signal;
@@ -319,18 +319,6 @@ fn clear_errno() {
     // SAFETY: the place is this thread's own, and nobody else reads it.
     unsafe {
         *place = 0;
-    }
-}
-
-fn raw_signal(signal: Signal) -> rustix::process::Signal {
-    match signal {
-        Signal::Hup => rustix::process::Signal::HUP,
-        Signal::Int => rustix::process::Signal::INT,
-        Signal::Quit => rustix::process::Signal::QUIT,
-        Signal::Usr1 => rustix::process::Signal::USR1,
-        Signal::Usr2 => rustix::process::Signal::USR2,
-        Signal::Term => rustix::process::Signal::TERM,
-        Signal::Kill => rustix::process::Signal::KILL,
     }
 }
 

@@ -246,3 +246,16 @@ pub fn wait_any(held: &[&Held], until: Instant) -> std::io::Result<Vec<usize>> {
 pub fn raise_descriptor_limit() {
     platform::raise_descriptor_limit();
 }
+
+/// Returns a signal of a ladder as the system call wants it.
+fn raw_signal(signal: Signal) -> rustix::process::Signal {
+    match signal {
+        Signal::Hup => rustix::process::Signal::HUP,
+        Signal::Int => rustix::process::Signal::INT,
+        Signal::Quit => rustix::process::Signal::QUIT,
+        Signal::Usr1 => rustix::process::Signal::USR1,
+        Signal::Usr2 => rustix::process::Signal::USR2,
+        Signal::Term => rustix::process::Signal::TERM,
+        Signal::Kill => rustix::process::Signal::KILL,
+    }
+}

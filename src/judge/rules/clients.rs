@@ -51,14 +51,15 @@ pub static RULE: Rule = Rule {
     weigh,
 };
 
+/// Says of a client that it is connected, for a reason.
+pub(super) fn connected(client: &Client) -> String {
+    format!("a client is connected to {}: {}", escape(&client.name), client.peer)
+}
+
 fn weigh(case: &Case<'_>, settings: Settings<'_>) -> Found<Finding> {
     let served = served(case, settings)?;
     if let Some(client) = served.clients.first() {
-        return Ok(Finding::yes(format!(
-            "a client is connected to {}: {}",
-            escape(&client.name),
-            client.peer
-        )));
+        return Ok(Finding::yes(connected(client)));
     }
     served.all_visible()?;
     Ok(Finding::no("no client is connected"))

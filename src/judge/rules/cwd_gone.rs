@@ -35,6 +35,7 @@
 use bstr::{BStr, BString, ByteSlice as _};
 
 use crate::config::policy::Glob;
+use crate::judge::candidates::is_below;
 use crate::judge::case::{Case, gather, known};
 use crate::judge::rule::{Finding, Found, Holds, Rule, Settings};
 use crate::model::escape::escape;
@@ -44,6 +45,8 @@ use crate::model::id::FileId;
 use crate::model::known::{Reason, Unknown};
 use crate::model::question::PathAnswer;
 use crate::model::rule::{Need, Place, RuleSpec, SettingKind, SettingSpec, Strength};
+
+use super::clients::connected;
 
 /// Finds trees whose workspace was deleted.
 pub static RULE: Rule = Rule {
@@ -73,7 +76,7 @@ pub static RULE: Rule = Rule {
 };
 
 fn weigh(case: &Case<'_>, settings: Settings<'_>) -> Found<Finding> {
-    let roots = Roots { globs: settings.patterns("roots"), fits: Glob::fits };
+    let roots = settings.patterns("roots");
     let path =
         match settings.template("path") {
             None => None,
@@ -84,29 +87,18 @@ fn weigh(case: &Case<'_>, settings: Settings<'_>) -> Found<Finding> {
     weigh_with(case, path.as_ref(), roots, |path| case.memory.directory(case.root.id, path))
 }
 
-/// What `roots` says, with what says whether a directory fits one of them.
-#[derive(Clone, Copy)]
-struct Roots<'a> {
-    globs: &'a [Glob],
-    fits: fn(&Glob, &BStr) -> bool,
-}
-
-impl Roots<'_> {
-    /// Says whether `path` lies strictly below one of them: whole elements, so that a shared prefix is no root (B31).
-    fn hold(self, path: &BStr) -> bool {
-        path.char_indices()
-            .filter(|&(start, _, letter)| letter == '/' && start > 0)
-            .any(|(start, _, _)| self.globs.iter().any(|glob| (self.fits)(glob, path[..start].as_bstr())))
-    }
+/// Says whether `path` lies strictly below one of these places.
+fn is_below_any(path: &BStr, roots: &[Glob]) -> bool {
+    roots.iter().any(|root| is_below(path, root))
 }
 
 fn weigh_with(
     case: &Case<'_>,
     path: Option<&BString>,
-    roots: Roots<'_>,
+    roots: &[Glob],
     recorded: impl Fn(&BStr) -> Option<(FileId, FileId)>,
 ) -> Found<Finding> {
-    if path.is_none() && roots.globs.is_empty() {
+    if path.is_none() && roots.is_empty() {
         return Ok(Finding::no("no directory was named whose end would be its end"));
     }
     if let Some(parent) = case.outside_parent() {
@@ -120,7 +112,7 @@ fn weigh_with(
     let found = match path {
         Some(path) => {
             let path = trimmed(path.as_bstr());
-            if !roots.globs.is_empty() && !roots.hold(path) {
+            if !roots.is_empty() && !is_below_any(path, roots) {
                 return Ok(Finding::no(format!(
                     "{} is not below a root of throw-away workspaces",
                     escape(path)
@@ -132,7 +124,7 @@ fn weigh_with(
                 remembered(case, path, recorded(path))?
             }
         }
-        None if !roots.hold(cwd.path.as_bstr()) => {
+        None if !is_below_any(cwd.path.as_bstr(), roots) => {
             Finding::no(format!("{} is not below a root of throw-away workspaces", escape(&cwd.path)))
         }
         None => match known(&cwd.fate)? {
@@ -144,11 +136,7 @@ fn weigh_with(
     if found.holds == Holds::Yes
         && let Some(client) = case.clients()?.first()
     {
-        return Ok(Finding::no(format!(
-            "a client is connected to {}: {}",
-            escape(&client.name),
-            client.peer
-        )));
+        return Ok(Finding::no(connected(client)));
     }
     Ok(found)
 }
@@ -253,13 +241,13 @@ mod tests {
 
     fn check_below(scene: &Scene, root: &str, expected: &Says) {
         let globs = [literal(root)];
-        let roots = Roots { globs: &globs, fits: |glob, path| path == glob.text.as_bytes() };
+        let roots = &globs;
         scene.check_by(|case| weigh_with(case, None, roots, |_| None), expected);
     }
 
     /// Weighs with a record of the directory and of its parent.
     fn check_recorded(scene: &Scene, directory: FileId, above: FileId, expected: &Says) {
-        let roots = Roots { globs: &[], fits: |_, _| false };
+        let roots = &[] as &[Glob];
         let path = BString::from("/wt/a");
         scene.check_by(|case| weigh_with(case, Some(&path), roots, |_| Some((directory, above))), expected);
     }
@@ -282,7 +270,7 @@ mod tests {
         });
         elsewhere().case(|case| {
             let path = BString::from("/wt/a");
-            let roots = Roots { globs: &[], fits: |_, _| false };
+            let roots = &[] as &[Glob];
             let record = Some((file(8, 9), file(8, 600)));
             let found = weigh_with(case, Some(&path), roots, |_| record).unwrap();
             assert_eq!((found.holds, found.cause), (Holds::Yes, Some(Cause::Mount("/".into()))));
@@ -467,7 +455,7 @@ mod tests {
     #[test]
     fn with_both_settings_both_must_fit() {
         let globs = [literal("/other")];
-        let roots = Roots { globs: &globs, fits: |glob, path| path == glob.text.as_bytes() };
+        let roots = &globs;
         let path = BString::from("/wt/a");
         deleted().check_by(
             |case| weigh_with(case, Some(&path), roots, |_| None),

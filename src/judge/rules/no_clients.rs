@@ -25,10 +25,9 @@
 
 use crate::judge::case::Case;
 use crate::judge::rule::{Finding, Found, Rule, Settings};
-use crate::model::escape::escape;
 use crate::model::rule::{Need, Place, RuleSpec, SettingKind, SettingSpec, Strength};
 
-use super::clients::served;
+use super::clients::{connected, served};
 
 /// Finds servers that nobody is connected to.
 pub static RULE: Rule = Rule {
@@ -60,11 +59,7 @@ pub static RULE: Rule = Rule {
 fn weigh(case: &Case<'_>, settings: Settings<'_>) -> Found<Finding> {
     let served = served(case, settings)?;
     if let Some(client) = served.clients.first() {
-        return Ok(Finding::no(format!(
-            "a client is connected to {}: {}",
-            escape(&client.name),
-            client.peer
-        )));
+        return Ok(Finding::no(connected(client)));
     }
     if served.listeners.is_empty() {
         return Ok(Finding::no("it listens nowhere, so that nobody is connected says nothing"));

@@ -38,15 +38,7 @@ pub(super) fn parse(text: &[u8], units: Units) -> Option<Row> {
     let name = text.get(open + 1..close)?;
     let pid = Pid::new(i32::try_from(number(text.get(..open)?.trim_ascii())?).ok()?)?;
     let mut fields = Fields { rest: text.get(close + 2..)?, next: 3 };
-    let state = match *fields.field(3)?.first()? {
-        b'R' => State::Running,
-        b'S' | b'I' => State::Sleeping,
-        b'D' => State::Uninterruptible,
-        b'T' | b't' => State::Stopped,
-        b'Z' => State::Zombie,
-        b'X' | b'x' => State::Dead,
-        other => State::Other(other),
-    };
+    let state = State::of_letter(*fields.field(3)?.first()?);
     let ppid = fields.signed(4)?;
     let pgid = fields.signed(5)?;
     let sid = fields.signed(6)?;
