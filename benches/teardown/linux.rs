@@ -15,7 +15,7 @@ use reapd::model::moment::Moment;
 use reapd::model::outcome::{Closure, Report};
 use reapd::model::plan::{Member, Plan, Signal, Teardown};
 use reapd::observe::{Observer, Setup};
-use reapd::plan::teardown::{Membership, membership, questions};
+use reapd::plan::teardown::{Ground, Membership, membership, questions};
 
 use support::look;
 use support::stage::Stage;
@@ -150,14 +150,14 @@ impl Scene for Quick<'_> {
         self.stage.adopters(teardown)
     }
 
-    fn fresh(&mut self, teardown: &Teardown, known: &[Member]) -> Known<Membership> {
+    fn fresh(&mut self, teardown: &Teardown, known: &[Member], gone: &[ProcessId]) -> Known<Membership> {
         let snapshot =
             self.observer.table().map_err(|error| Unknown::new(Reason::Starved, error.to_string()))?;
         let mut look = Look::new(snapshot);
         loop {
-            let asks = questions(&self.stage.ground(teardown, &look, known));
+            let asks = questions(&Ground { gone, ..self.stage.ground(teardown, &look, known) });
             if asks.is_empty() {
-                return Ok(membership(&self.stage.ground(teardown, &look, known)));
+                return Ok(membership(&Ground { gone, ..self.stage.ground(teardown, &look, known) }));
             }
             let answers = self.observer.answer(&look.snapshot, &asks);
             look.answers.extend(answers);

@@ -71,7 +71,14 @@ pub struct Stand<'a, 'j> {
 
 impl Stand<'_, '_> {
     fn ground<'b>(&'b self, teardown: &'b Teardown, look: &'b Look, known: &'b [Member]) -> Ground<'b> {
-        Ground { judgement: &teardown.judgement, verdicts: &self.verdicts, look, config: self.config, known }
+        Ground {
+            judgement: &teardown.judgement,
+            verdicts: &self.verdicts,
+            look,
+            config: self.config,
+            known,
+            gone: &[],
+        }
     }
 
     /// Re-checks a teardown that was cut short. Its root was seen gone by our hand, so there is none left to judge;
@@ -173,7 +180,7 @@ impl Scene for Stand<'_, '_> {
         adopters(&self.look, teardown.judgement.root)
     }
 
-    fn fresh(&mut self, teardown: &Teardown, known: &[Member]) -> Known<Membership> {
+    fn fresh(&mut self, teardown: &Teardown, known: &[Member], gone: &[ProcessId]) -> Known<Membership> {
         let snapshot =
             self.eyes.table().map_err(|trouble| Unknown::new(Reason::Starved, trouble.to_string()))?;
         let mut look = Look::new(snapshot);
@@ -185,11 +192,12 @@ impl Scene for Stand<'_, '_> {
                 look,
                 config: self.config,
                 known,
+                gone,
             })
         };
         gather(self.eyes, &mut look, wanted);
         protect_asked(&look, self.config, &mut self.verdicts);
-        let mut found = membership(&self.ground(teardown, &look, known));
+        let mut found = membership(&Ground { gone, ..self.ground(teardown, &look, known) });
         self.look = look;
         if self.by == By::Resumed {
             let recorded: BTreeSet<ProcessId> =
@@ -453,7 +461,7 @@ mod tests {
             Ground::usual().stand(|stand, tree| {
                 stand.look.marks = marks.iter().map(|&pid| kept(&stand.look, pid)).collect();
                 // Only the root is held so far, so that its child is somebody new.
-                numbers(&stand.fresh(tree, &tree.members[..1]).unwrap())
+                numbers(&stand.fresh(tree, &tree.members[..1], &[]).unwrap())
             })
         };
         assert_eq!(members(&[]), [5100, 5101]);
@@ -465,7 +473,7 @@ mod tests {
         let then = TREE.replace("  stdin", "  5102 5101 1h gopls\n  stdin");
         let came = |by| {
             Ground { then: &then, by, ..Ground::usual() }.stand(|stand, tree| {
-                let members = numbers(&stand.fresh(tree, &tree.members).unwrap());
+                let members = numbers(&stand.fresh(tree, &tree.members, &[]).unwrap());
                 let newborn = stand.look.snapshot.table.at(Pid::new(5102).unwrap()).unwrap().id;
                 let above = Came::Below(tree.members[1].identity.id);
                 let joined = stand.admit(tree, &newcomer(newborn, 5101, "gopls"), above);

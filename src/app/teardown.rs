@@ -43,8 +43,8 @@ pub trait Scene {
     /// Returns the reapers that would adopt what a tree leaves behind; see [`crate::plan::teardown::adopters`].
     fn adopters(&mut self, teardown: &Teardown) -> Vec<ProcessId>;
 
-    /// Works out membership from a fresh table; `known` are those that are or were held.
-    fn fresh(&mut self, teardown: &Teardown, known: &[Member]) -> Known<Membership>;
+    /// Works out membership from a fresh table; `known` are those that are or were held, `gone` those that went.
+    fn fresh(&mut self, teardown: &Teardown, known: &[Member], gone: &[ProcessId]) -> Known<Membership>;
 
     /// Lets a newborn process of a tree join, or not; see [`crate::plan::teardown::admit`].
     fn admit(&mut self, teardown: &Teardown, newborn: &Sight, came: Came) -> Admission;

@@ -172,6 +172,15 @@ impl World {
 
     /// Returns who joins the tree of the first judgement, and who is spared, by number.
     pub(super) fn membership(&self, known: &[Member]) -> (Vec<i32>, BTreeMap<i32, String>) {
+        self.membership_after(known, &[])
+    }
+
+    /// The same, once these were seen gone.
+    pub(super) fn membership_after(
+        &self,
+        known: &[Member],
+        gone: &[ProcessId],
+    ) -> (Vec<i32>, BTreeMap<i32, String>) {
         let look = self.look();
         let found = super::teardown::membership(&Ground {
             judgement: &self.verdicts.judgements[0],
@@ -179,6 +188,7 @@ impl World {
             look: &look,
             config: &self.config,
             known,
+            gone,
         });
         (
             found.members.iter().map(|member| member.identity.id.pid.number()).collect(),

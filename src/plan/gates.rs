@@ -9,9 +9,9 @@ use crate::model::escape::escape;
 use crate::model::facts::Facts;
 use crate::model::id::{Pid, ProcessId};
 use crate::model::known::{Known, Reason, Unknown};
-use crate::model::look::Scope;
+use crate::model::look::{Look, Scope};
 use crate::model::ownership::{ancestors, descendants};
-use crate::model::question::Sockets;
+use crate::model::question::{Answer, Question, Sockets};
 
 use super::teardown::Ground;
 
@@ -103,5 +103,14 @@ impl<'a> Gates<'a> {
             Some(listener) => Err(format!("it leads its own session and listens on {}", listener.name)),
             None => Ok(()),
         }
+    }
+}
+
+/// Returns the sockets of a process, where they were asked.
+pub(super) fn sockets(look: &Look, id: ProcessId) -> Option<Known<&Sockets>> {
+    match look.answers.get(&Question::Sockets(id))? {
+        Ok(Answer::Sockets(sockets)) => Some(Ok(sockets)),
+        Ok(_) => None,
+        Err(unknown) => Some(Err(unknown.clone())),
     }
 }

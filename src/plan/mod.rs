@@ -115,7 +115,14 @@ pub fn plan(verdicts: &Verdicts, look: &Look, config: &Config, asked: &Asked) ->
 pub fn questions(verdicts: &Verdicts, look: &Look, config: &Config, asked: &Asked) -> Vec<Question> {
     let mut questions: BTreeSet<Question> = BTreeSet::new();
     for (_, judgement) in proven(verdicts, asked) {
-        questions.extend(teardown::questions(&Ground { judgement, verdicts, look, config, known: &[] }));
+        questions.extend(teardown::questions(&Ground {
+            judgement,
+            verdicts,
+            look,
+            config,
+            known: &[],
+            gone: &[],
+        }));
     }
     questions.into_iter().collect()
 }
@@ -141,7 +148,7 @@ fn proven<'a>(verdicts: &'a Verdicts, asked: &Asked) -> Vec<(Moment, &'a Judgeme
 /// Returns the teardown of one proven tree, or nothing where its root may not be signalled.
 fn prepare(judgement: &Judgement, verdicts: &Verdicts, look: &Look, config: &Config) -> Option<Teardown> {
     let identity = judgement.identity.as_ref().ok()?;
-    let ground = Ground { judgement, verdicts, look, config, known: &[] };
+    let ground = Ground { judgement, verdicts, look, config, known: &[], gone: &[] };
     let found = membership(&ground);
     let root = found.members.first()?;
     // The judged identity and the one just read must be one and the same, its executable known; so where the root

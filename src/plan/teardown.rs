@@ -13,11 +13,11 @@ use crate::model::known::{Known, Reason, Unknown};
 use crate::model::look::Look;
 use crate::model::ownership::{Parentage, ancestors, parentage};
 use crate::model::plan::{Joined, Member, Spared};
-use crate::model::question::{Answer, Question, Sockets};
+use crate::model::question::{Question, Sockets};
 use crate::model::table::{Kernel, Row};
 use crate::model::verdict::{Judgement, Lookalike, Verdict, Verdicts};
 
-use super::gates::Gates;
+use super::gates::{Gates, sockets};
 
 /// The rule whose "no" names a living owner by its number, so that a judgement by it is a claim.
 const OWNER_RULE: &str = "owner-gone";
@@ -35,6 +35,9 @@ pub struct Ground<'a> {
     pub config: &'a Config,
     /// Members that are held already; empty when the tree is planned. Only they are witnesses.
     pub known: &'a [Member],
+    /// Those of them that were seen gone. Whoever bears such a number and start tick now is somebody else, born within
+    /// the same tick (CASES C07).
+    pub gone: &'a [ProcessId],
 }
 
 /// Who is of a tree.
@@ -155,7 +158,7 @@ impl<'a> Walk<'a> {
     fn run(mut self) -> Walk<'a> {
         let table = &self.ground.look.snapshot.table;
         for member in self.ground.known {
-            if table.get(member.identity.id).is_some() {
+            if table.get(member.identity.id).is_some() && !self.ground.gone.contains(&member.identity.id) {
                 self.join(member.identity.id, member.joined);
             }
         }
@@ -325,6 +328,9 @@ impl<'a> Walk<'a> {
 
     fn try_pass(&mut self, row: &Row, joined: Joined) -> Result<(), String> {
         let id = row.id;
+        if self.ground.gone.contains(&id) {
+            return Err("its number and start tick are those of a member that is gone".to_owned());
+        }
         if row.kernel == Kernel::Thread {
             return Err("a thread of the kernel".to_owned());
         }
@@ -388,14 +394,6 @@ impl<'a> Walk<'a> {
             .flat_map(|line| &line.evidence)
             .any(|evidence| evidence.rule == OWNER_RULE && evidence.says != Says::Yes);
         vetoed || owned
-    }
-}
-
-fn sockets(look: &Look, id: ProcessId) -> Option<Known<&Sockets>> {
-    match look.answers.get(&Question::Sockets(id))? {
-        Ok(Answer::Sockets(sockets)) => Some(Ok(sockets)),
-        Ok(_) => None,
-        Err(unknown) => Some(Err(unknown.clone())),
     }
 }
 
@@ -482,6 +480,17 @@ mod tests {
         world.add(11, 1, 10, 101);
         let (joined, _) = world.membership(&known);
         assert_eq!(joined, [11]);
+    }
+
+    #[test]
+    fn whoever_bears_number_and_tick_of_a_member_that_is_gone_is_a_stranger_c07() {
+        let mut world = world();
+        let known = [world.member(10, Joined::Root), world.member(11, Joined::Descendant)];
+        let gone = [world.id(10), world.id(11)];
+        // The very rows of before; below the first one a child, and in its session an orphan.
+        world.add(12, 10, 10, 300).add(13, 1, 10, 301);
+        assert_eq!(world.membership(&known).0, [10, 11, 12, 13], "the twin: nobody is gone");
+        assert_eq!(world.membership_after(&known, &gone).0, [] as [i32; 0]);
     }
 
     #[test]
@@ -702,6 +711,7 @@ mod tests {
             look: &look,
             config: &world.config,
             known: &[],
+            gone: &[],
         };
         let (ten, eleven, twelve) = (world.id(10), world.id(11), world.id(12));
         assert_eq!(
@@ -729,6 +739,7 @@ mod tests {
             look: &look,
             config: &world.config,
             known: &[],
+            gone: &[],
         };
         let (facts, sockets) = (Ok(usual(id)), Ok(Sockets::default()));
         let newborn = Newborn { id, sid: 10, tty: 0, name: b"x", facts: &facts, sockets: None };
@@ -785,6 +796,7 @@ mod tests {
             look: &look,
             config: &world.config,
             known: &[],
+            gone: &[],
         };
         let refusal = |id: ProcessId| {
             let facts = Ok(usual(id));

@@ -289,13 +289,27 @@ impl<'a> Climb<'a> {
         }
     }
 
+    /// Returns the members that are gone by their own handles, whoever bears their numbers now.
+    fn ended(&self) -> Vec<ProcessId> {
+        let is_gone = |id: &ProcessId| match self.held.get(id) {
+            Some(held) => held.is_gone(),
+            None => self.outcomes.get(id).is_some_and(|outcome| outcome.gone.is_some()),
+        };
+        self.members.keys().copied().filter(is_gone).collect()
+    }
+
     /// Works out membership from a fresh table and takes in whoever is new.
     fn rescan<S: Scene>(&mut self, scene: &mut S) -> Search {
         let known: Vec<Member> = self.members.values().cloned().collect();
-        let Ok(fresh) = scene.fresh(self.teardown, &known) else {
+        let gone = self.ended();
+        let Ok(fresh) = scene.fresh(self.teardown, &known, &gone) else {
             self.sight = Eyes::Blind;
             return Search::Empty;
         };
+        // Who went while the table was read may have passed its number and tick on within it.
+        if self.ended() != gone {
+            return Search::Newborn;
+        }
         let mut found = Search::Empty;
         for member in fresh.members {
             let id = member.identity.id;

@@ -106,7 +106,14 @@ impl<'a> Stage<'a> {
         look: &'g Look,
         known: &'g [Member],
     ) -> Ground<'g> {
-        Ground { judgement: &teardown.judgement, verdicts: &self.verdicts, look, config: &self.config, known }
+        Ground {
+            judgement: &teardown.judgement,
+            verdicts: &self.verdicts,
+            look,
+            config: &self.config,
+            known,
+            gone: &[],
+        }
     }
 }
 
@@ -125,12 +132,12 @@ impl Scene for Stage<'_> {
         self.adopters.clone()
     }
 
-    fn fresh(&mut self, teardown: &Teardown, known: &[Member]) -> Known<Membership> {
+    fn fresh(&mut self, teardown: &Teardown, known: &[Member], gone: &[ProcessId]) -> Known<Membership> {
         let mut look = look::look();
         loop {
-            let asks = questions(&self.ground(teardown, &look, known));
+            let asks = questions(&Ground { gone, ..self.ground(teardown, &look, known) });
             if asks.is_empty() {
-                return Ok(membership(&self.ground(teardown, &look, known)));
+                return Ok(membership(&Ground { gone, ..self.ground(teardown, &look, known) }));
             }
             answer(&mut look, asks);
         }
