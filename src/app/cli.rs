@@ -80,6 +80,20 @@ pub enum Command {
         /// A cause as `reapd held` shows it (a mount point, registry:NAME, clock) or a process number.
         what: String,
     },
+    /// Leases: say who owns what no look from outside can tell, for scripts and hooks.
+    Lease {
+        /// What is to be done.
+        #[command(subcommand)]
+        command: Lease,
+    },
+    /// Run a command and end everything that it leaves behind.
+    Run(Run),
+    /// Ends what one lease covers, once it is over; started by `reapd run`, not for people.
+    #[command(hide = true)]
+    Finish {
+        /// The lease.
+        id: String,
+    },
     /// Look once and save what was seen.
     Observe {
         /// The file to write.
@@ -150,4 +164,84 @@ mod tests {
         assert!(Cli::try_parse_from(["reapd", "sweep", "--dry-run", "--yes"]).is_err());
         assert!(Cli::try_parse_from(["reapd", "sweep", "--once", "--yes"]).is_ok());
     }
+}
+
+/// `reapd lease`.
+#[derive(Debug, Clone, Subcommand)]
+pub enum Lease {
+    /// Make a lease and print its id, and nothing else.
+    Acquire(Acquire),
+    /// Say that a lease is over; what it covers goes at the next sweep, or at once with --wait.
+    Release {
+        /// The lease.
+        id: String,
+        /// Return only when everything that it covered was seen gone, or after this long with exit code 3.
+        #[arg(long, value_name = "SPAN")]
+        wait: Option<String>,
+    },
+    /// Say who holds what, what it covers, and its state.
+    List,
+    /// Check a lease file and say what is wrong with it.
+    Check {
+        /// The file.
+        file: PathBuf,
+    },
+    /// Record a session of an agent, from the agent's own hook; prints nothing and always succeeds.
+    Hook {
+        /// The agent: claude-code.
+        agent: String,
+        /// Have the session's shell commands carry the lease, where the agent offers a file for that.
+        #[arg(long)]
+        export: bool,
+    },
+}
+
+/// `reapd lease acquire`.
+#[derive(Debug, Clone, Default, Args)]
+#[command(group = clap::ArgGroup::new("bound").required(true).multiple(true).args(["holder", "ttl"]))]
+pub struct Acquire {
+    /// The process that the lease lives and dies with. There is no default: a script's own shell is $$.
+    #[arg(long, value_name = "PID")]
+    pub holder: Option<i32>,
+    /// It also ends when nobody renewed it for so long (touching its file renews it).
+    #[arg(long, value_name = "SPAN")]
+    pub ttl: Option<String>,
+    /// The id; a random one when left out.
+    #[arg(long, value_name = "ID")]
+    pub id: Option<String>,
+    /// Cover this process, and what is below it, besides whoever carries REAPD_LEASE=ID. May be given again.
+    #[arg(long = "pid", value_name = "PID")]
+    pub pids: Vec<i32>,
+    /// A word for policies to capture. May be given again.
+    #[arg(long = "label", value_name = "KEY=VALUE")]
+    pub labels: Vec<String>,
+    /// What it is for, for whoever reads the list.
+    #[arg(long, value_name = "TEXT")]
+    pub note: Option<String>,
+}
+
+/// `reapd run`.
+#[derive(Debug, Clone, Default, Args)]
+pub struct Run {
+    /// Also end it when it moved no byte for so long.
+    #[arg(long, value_name = "SPAN")]
+    pub idle: Option<String>,
+    /// What becomes of what the command leaves behind: reap or report.
+    #[arg(long, value_name = "WHAT", default_value = "reap")]
+    pub leftovers: String,
+    /// Also end it when this process is dead; the caller when left out, and stdin is no pipe.
+    #[arg(long, value_name = "PID")]
+    pub holder: Option<i32>,
+    /// Write the lease and become the command; sweeps do the rest.
+    #[arg(long)]
+    pub exec: bool,
+    /// A word for policies to capture. May be given again.
+    #[arg(long = "label", value_name = "KEY=VALUE")]
+    pub labels: Vec<String>,
+    /// Say on stderr what is done.
+    #[arg(short, long)]
+    pub verbose: bool,
+    /// The command and its arguments, after `--`.
+    #[arg(required = true, last = true, value_name = "COMMAND")]
+    pub command: Vec<std::ffi::OsString>,
 }

@@ -34,6 +34,7 @@ fn misfit(form: &Match, argv: &[BString], exe: Option<&BStr>) -> Option<Misfit> 
         Match::McpConfigured => {
             Some(Misfit { fitted: 0, why: "it is no server of your MCP configuration files".to_owned() })
         }
+        Match::Leased => Some(Misfit { fitted: 0, why: "no lease covers it".to_owned() }),
         Match::Roots(globs) => {
             Some(Misfit { fitted: 0, why: format!("it does not stand below {}", any_of(globs)) })
         }

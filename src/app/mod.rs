@@ -7,6 +7,7 @@ pub mod glance;
 pub mod held;
 pub mod journal;
 pub mod keep;
+pub mod lease;
 pub mod legible;
 pub mod lock;
 pub mod look;
@@ -20,6 +21,7 @@ pub mod redact;
 pub mod report;
 pub mod resume;
 pub mod rules;
+pub mod run;
 pub mod scene;
 pub mod session;
 pub mod signals;
@@ -94,6 +96,9 @@ fn run(session: &mut Session, command: Command) -> Result<Exit, Trouble> {
         Command::Held => held::held(session),
         Command::Release { what } => held::release(session, &what),
         Command::Observe { save } => held::save(session, &save),
+        Command::Lease { command } => lease::run(session, command),
+        Command::Run(args) => run::run(session, args),
+        Command::Finish { id } => run::finish(session, &id),
         Command::Aside => Ok(Exit::Done),
     }
 }

@@ -103,6 +103,7 @@ pub(super) fn snapshot(alive: &[ProcessId]) -> Snapshot {
             scope: Scope::User,
         },
         configured: Vec::new(),
+        leases: crate::model::lease::Leases::default(),
         gaps: Vec::new(),
     }
 }
@@ -122,6 +123,7 @@ pub(super) fn config() -> Config {
         keep: Keep::default(),
         scope: AdmitEnv::Everybody,
         journal: super::journal::USUAL,
+        registries: Vec::new(),
         policies: Vec::new(),
     }
 }

@@ -24,6 +24,8 @@ pub fn capture(
             let (value, strip) = match capture {
                 Capture::Flag { flag, strip } => (flag_value(flag, &argv)?, strip),
                 Capture::Env { name, strip } => (env.get(name.as_bytes().as_bstr())?.as_bstr(), strip),
+                // Not on the process itself: whoever knows its leases fills it.
+                Capture::Lease { .. } => return None,
             };
             let value = match strip {
                 Some(strip) => value.strip_prefix(strip.as_bytes())?,

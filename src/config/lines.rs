@@ -14,8 +14,7 @@ use super::settings;
 use super::template::{self, ALWAYS, Flaw};
 
 /// Rules that a later version will know.
-const LATER: [&str; 5] =
-    ["lease-expired", "socket-unreachable", "socket-unresponsive", "backend-gone", "exec"];
+const LATER: [&str; 4] = ["socket-unreachable", "socket-unresponsive", "backend-gone", "exec"];
 
 /// In a built-in policy the one pattern that stands for what the operator names in `[builtin]`.
 pub(super) const OPERATOR_ROOTS: &str = "{roots}";

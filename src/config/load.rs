@@ -75,7 +75,20 @@ pub fn load_whole(source: Option<Source<'_>>, context: &Context<'_>) -> Result<W
         policy.mode = policy.mode.min(settings.mode);
     }
     let Settings { mode, confirm, limits, ladder, keep, scope, journal, builtin: _ } = settings;
-    Ok(Whole { config: Config { mode, confirm, limits, ladder, keep, scope, journal, policies }, off })
+    Ok(Whole {
+        config: Config {
+            mode,
+            confirm,
+            limits,
+            ladder,
+            keep,
+            scope,
+            journal,
+            registries: Vec::new(),
+            policies,
+        },
+        off,
+    })
 }
 
 fn own(

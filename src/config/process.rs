@@ -134,7 +134,16 @@ impl Frame<'_> {
 
     fn form(&self, reader: &mut Reader<'_>, node: &Node<'_>, ground: &Ground<'_>) -> Option<Match> {
         let table = reader.table(node, "a form such as { program = \"node\" }")?;
-        reader.unknown_keys(table, &["program", "args", "mcp", "roots"], &[]);
+        reader.unknown_keys(table, &["program", "args", "mcp", "roots", "lease"], &[]);
+        if let Some(lease) = table.get("lease") {
+            if table.len() > 1 {
+                reader
+                    .fault(node.span(), "`lease` stands alone in its form")
+                    .hint("match = [{ … }, { … }] fits whoever fits one of them");
+                return None;
+            }
+            return reader.word(lease, &["any"]).map(|_| Match::Leased);
+        }
         let (program, args) = (table.get("program"), table.get("args"));
         match (program, args, table.get("mcp"), table.get("roots")) {
             (Some(program), args, None, None) => self.shape(reader, node, program, args),
@@ -149,7 +158,7 @@ impl Frame<'_> {
             (None, None, None, None) => {
                 reader
                     .fault(node.span(), "this form names nobody")
-                    .hint("give `program` with `args`, or `mcp`, or `roots`");
+                    .hint("give `program` with `args`, or `mcp`, or `roots`, or `lease`");
                 None
             }
             (Some(_), ..) | (None, None, Some(_), Some(_)) => {
@@ -270,7 +279,21 @@ fn captures(reader: &mut Reader<'_>, node: &Node<'_>) -> Captures {
 
 fn capture(reader: &mut Reader<'_>, node: &Node<'_>) -> Option<Capture> {
     let table = reader.table(node, "a capture such as { flag = \"--cwd\" }")?;
-    reader.unknown_keys(table, &["flag", "env", "strip"], &[]);
+    reader.unknown_keys(table, &["flag", "env", "lease", "strip"], &[]);
+    if let Some(node) = table.get("lease") {
+        if table.len() > 1 {
+            reader.fault(node.span(), "`lease` stands alone in its capture");
+            return None;
+        }
+        let label = reader.text(node, "a label of the lease")?;
+        if !is_name(label) {
+            reader
+                .fault(node.span(), "not a label")
+                .hint("up to 64 lowercase letters, digits and dashes, for example `session`");
+            return None;
+        }
+        return Some(Capture::Lease { label: label.to_owned() });
+    }
     let strip = match table.get("strip") {
         Some(node) => Some(reader.text(node, "text")?.to_owned()),
         None => None,
@@ -296,8 +319,8 @@ fn capture(reader: &mut Reader<'_>, node: &Node<'_>) -> Option<Capture> {
         }
         (Some(_), Some(_)) | (None, None) => {
             reader
-                .fault(node.span(), "a capture is either a flag or a variable")
-                .hint("{ flag = \"--cwd\" } or { env = \"NAME\" }");
+                .fault(node.span(), "a capture is a flag, a variable or a label of a lease")
+                .hint("{ flag = \"--cwd\" }, { env = \"NAME\" } or { lease = \"LABEL\" }");
             None
         }
     }

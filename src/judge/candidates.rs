@@ -13,6 +13,7 @@ use crate::model::ownership::{Parentage, descendants, parentage};
 use crate::model::table::Row;
 
 use super::case::{Other, Standing};
+use super::leased;
 use super::mcp;
 use super::protect;
 
@@ -175,6 +176,7 @@ pub fn captures(
 /// Says whether freshly read facts still fit the policy. Unknown facts do not.
 pub fn still_fits(policy: &Policy, look: &Look, row: &Row, facts: &Facts) -> bool {
     policy.matches.iter().any(|form| match form {
+        Match::Leased => leased::may_be_root(look, row, Some(facts)),
         Match::Shape { .. } | Match::McpConfigured => facts.argv.as_ref().is_ok_and(|argv| {
             let exe = facts.exe.as_ref().ok().map(|exe| exe.path.as_bstr());
             fits(form, look, argv, exe)
@@ -192,6 +194,7 @@ pub fn still_fits(policy: &Policy, look: &Look, row: &Row, facts: &Facts) -> boo
 fn may_fit(form: &Match, look: &Look, row: &Row, argv: &[BString]) -> bool {
     match form {
         Match::Shape { .. } | Match::McpConfigured => fits(form, look, argv, Some(row.name().as_bstr())),
+        Match::Leased => leased::may_be_root(look, row, None),
         // Where it stands is not known yet; only those without a living parent can be roots of such a tree.
         Match::Roots(_) => adopted(look, row),
     }
@@ -201,7 +204,7 @@ fn fits(form: &Match, look: &Look, argv: &[BString], exe: Option<&BStr>) -> bool
     match form {
         Match::Shape { programs, args } => fits_shape(programs, args.as_deref(), exe, argv),
         Match::McpConfigured => look.snapshot.configured.iter().any(|server| mcp::is_server(server, argv)),
-        Match::Roots(_) => false,
+        Match::Roots(_) | Match::Leased => false,
     }
 }
 

@@ -9,6 +9,7 @@ use super::facts::{Facts, Namespaces};
 use super::id::{BootId, Pid, ProcessId, Uid};
 use super::keep::KeepMark;
 use super::known::{Known, Unknown};
+use super::lease::Leases;
 use super::moment::Clocks;
 use super::question::{Answer, Answers, Question};
 use super::table::Table;
@@ -28,6 +29,8 @@ pub struct Snapshot {
     pub own: Own,
     /// MCP servers that the user's own configuration files name.
     pub configured: Vec<McpServer>,
+    /// Leases of the users in scope, and the cookies that processes carry.
+    pub leases: Leases,
     /// Where we were blind.
     pub gaps: Vec<Gap>,
 }

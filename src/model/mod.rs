@@ -9,6 +9,7 @@ pub mod facts;
 pub mod id;
 pub mod keep;
 pub mod known;
+pub mod lease;
 pub mod look;
 pub mod moment;
 pub mod outcome;

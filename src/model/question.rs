@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::facts::{Facts, FileSystem};
 use super::id::{FileId, Pid, ProcessId};
 use super::known::Known;
+use super::lease::Holder;
 
 /// One thing to look up. Every one of these is passive: looking must not act.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -52,6 +53,17 @@ pub enum Question {
     Activity(ProcessId),
     /// The terminals whose master side a process holds.
     Terminals(ProcessId),
+    /// What somebody else's registry says of a key. The last question of a line: some servers count it as use.
+    Registered {
+        /// For whose sake.
+        of: ProcessId,
+        /// The registry's name in the configuration.
+        registry: String,
+        /// Files: the absolute pattern, filled in from the process's own environment. Empty for a server.
+        place: BString,
+        /// The key.
+        key: BString,
+    },
 }
 
 /// What came back for one question.
@@ -75,6 +87,26 @@ pub enum Answer {
     /// To [`Question::Terminals`]: device numbers of the slaves, as [`super::table::Row::tty`] shows them. Linux:
     /// `tty-index` of `/proc/PID/fdinfo/FD` (4.14+), major 136.
     Terminals(Vec<i32>),
+    /// To [`Question::Registered`].
+    Registered(Registered),
+}
+
+/// What a registry says of a key, read completely. Everything else is unknown.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Registered {
+    /// It lists the key, or its server says that it is alive.
+    Listed {
+        /// Who holds it, where the record says so.
+        holder: Option<Box<Holder>>,
+    },
+    /// Its server says that it is over; the text is the entry of `gone` that fitted, for a person.
+    Over(String),
+    /// It does not list the key.
+    NotListed {
+        /// How many others it lists at this moment.
+        others: u64,
+    },
 }
 
 /// All answers of one look, by question. A missing one was not asked.

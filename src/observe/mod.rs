@@ -24,6 +24,7 @@ use bstr::BString;
 
 use crate::model::id::{BootId, ProcessId};
 use crate::model::known::{Known, Reason, Unknown};
+use crate::model::lease::Leases;
 use crate::model::look::{Arguments, Gap, Scope, Snapshot};
 use crate::model::moment::Clocks;
 use crate::model::question::{Answer, Question};
@@ -159,6 +160,7 @@ impl Observer {
                 cure: None,
             });
         }
+        let leases = Leases::default();
         let configured = match self.setup.scope {
             Scope::User => {
                 let (servers, unreadable) = self.configured.read(&mut self.aside);
@@ -184,7 +186,7 @@ impl Observer {
                 cure: None,
             });
         }
-        Ok(Snapshot { boot: self.boot.clone(), began, table, arguments, own, configured, gaps })
+        Ok(Snapshot { boot: self.boot.clone(), began, table, arguments, own, configured, leases, gaps })
     }
 
     /// Answers questions, in their order. What hangs is unknown, and the rest goes on.
@@ -215,7 +217,8 @@ impl Observer {
 
     /// Takes a snapshot's buffers back, so that the next look allocates nothing for a process that did not change.
     pub fn recycle(&mut self, snapshot: Snapshot) {
-        let Snapshot { boot: _, began: _, table, mut arguments, own: _, configured: _, gaps: _ } = snapshot;
+        let Snapshot { boot: _, began: _, table, mut arguments, own: _, configured: _, leases: _, gaps: _ } =
+            snapshot;
         arguments.clear();
         self.spare = Some((table, arguments));
     }

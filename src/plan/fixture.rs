@@ -155,6 +155,7 @@ impl World {
                 scope: self.scope,
             },
             configured: Vec::new(),
+            leases: crate::model::lease::Leases::default(),
             gaps: Vec::new(),
         });
         for row in &self.rows {
@@ -243,6 +244,7 @@ fn config() -> Config {
         keep: Keep::default(),
         scope: AdmitEnv::Everybody,
         journal: JournalSettings { keep: seconds(0), arguments: ArgumentsShown::Redacted },
+        registries: Vec::new(),
         policies: Vec::new(),
     }
 }

@@ -275,7 +275,7 @@ fn matching(executable: &str, words: &[&str]) -> Vec<String> {
             Match::Shape { programs, args } => {
                 config::fits_shape(programs, args.as_deref(), Some(BStr::new(executable)), &argv)
             }
-            Match::McpConfigured | Match::Roots(_) => false,
+            Match::McpConfigured | Match::Roots(_) | Match::Leased => false,
         })
     };
     defaults().policies.iter().filter(fits).map(|policy| policy.name.clone()).collect()

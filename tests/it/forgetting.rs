@@ -148,7 +148,11 @@ fn weaker(answer: &Answer) -> Vec<Known<Answer>> {
                 all.push(Ok(Answer::Sockets(sockets)));
             }
         }
-        Answer::Path(_) | Answer::Owner(_) | Answer::Activity(_) | Answer::Terminals(_) => {}
+        Answer::Path(_)
+        | Answer::Owner(_)
+        | Answer::Activity(_)
+        | Answer::Terminals(_)
+        | Answer::Registered(_) => {}
     }
     all
 }

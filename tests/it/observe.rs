@@ -123,7 +123,8 @@ fn path(observer: &mut Observer, started: &Started, path: &Path) -> Known<PathAn
         | Answer::Sockets(_)
         | Answer::Owner(_)
         | Answer::Activity(_)
-        | Answer::Terminals(_)) => panic!("{other:?}"),
+        | Answer::Terminals(_)
+        | Answer::Registered(_)) => panic!("{other:?}"),
     })
 }
 

@@ -9,6 +9,7 @@ pub mod clients;
 pub mod companion_gone;
 pub mod cwd_gone;
 pub mod idle;
+pub mod lease_expired;
 pub mod no_children;
 pub mod no_clients;
 pub mod older_than;
@@ -25,6 +26,7 @@ pub(in crate::judge) mod support;
 pub static ALL: &[&Rule] = &[
     &cwd_gone::RULE,
     &owner_gone::RULE,
+    &lease_expired::RULE,
     &stdin_abandoned::RULE,
     &channel_abandoned::RULE,
     &companion_gone::RULE,

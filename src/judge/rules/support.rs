@@ -303,6 +303,7 @@ impl Scene {
                 command: "server".into(),
                 args: Vec::new(),
             }],
+            leases: crate::model::lease::Leases::default(),
             gaps: Vec::new(),
         });
         look.answers = self.answers.clone();
@@ -430,6 +431,7 @@ pub(in crate::judge) fn config(private: &[Glob]) -> Config {
         keep: Keep::default(),
         scope: AdmitEnv::Everybody,
         journal: JournalSettings { keep: Duration::from_hours(24), arguments: ArgumentsShown::Redacted },
+        registries: Vec::new(),
         policies: vec![
             policy("server", vec![by_stdin()]),
             policy("worker", vec![by_stdin()]),

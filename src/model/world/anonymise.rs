@@ -14,7 +14,7 @@ use crate::model::id::BootId;
 use crate::model::keep::Kept;
 use crate::model::known::{Known, Unknown};
 use crate::model::look::Look;
-use crate::model::question::{Answer, ChannelKind, Family, Parent, PathAnswer, Peer, Question};
+use crate::model::question::{Answer, ChannelKind, Family, Parent, PathAnswer, Peer, Question, Registered};
 use crate::model::table::{Kernel, Table};
 
 /// Returns the look without personal details.
@@ -137,6 +137,12 @@ impl Anonymiser {
     fn question(&mut self, question: &Question) -> Question {
         match question {
             Question::Path { of, path } => Question::Path { of: *of, path: self.text(path) },
+            Question::Registered { of, registry, place, key } => Question::Registered {
+                of: *of,
+                registry: registry.clone(),
+                place: self.text(place),
+                key: self.text(key),
+            },
             Question::Facts(_)
             | Question::Channel { .. }
             | Question::Holders { .. }
@@ -174,6 +180,11 @@ impl Anonymiser {
                 }
             }
             Answer::Holders(_) | Answer::Owner(_) | Answer::Activity(_) | Answer::Terminals(_) => {}
+            Answer::Registered(registered) => {
+                if let Registered::Over(text) = registered {
+                    *text = self.prose(text);
+                }
+            }
         }
         clean
     }

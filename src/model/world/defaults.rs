@@ -144,6 +144,7 @@ pub fn answer(look: &Look, question: &Question) -> Option<Known<Answer>> {
         | Question::Holders { .. }
         | Question::Sockets(_)
         | Question::Activity(_)
-        | Question::Terminals(_) => None,
+        | Question::Terminals(_)
+        | Question::Registered { .. } => None,
     }
 }

@@ -182,6 +182,7 @@ impl Draft {
             arguments: arguments.collect(),
             own: self.own,
             configured: Vec::new(),
+            leases: crate::model::lease::Leases::default(),
             gaps: Vec::new(),
         };
         let mut look = Look::new(snapshot);
@@ -263,6 +264,7 @@ pub(super) fn subject(question: &Question) -> ProcessId {
         Question::Path { of, .. }
         | Question::Channel { of, .. }
         | Question::Holders { of, .. }
-        | Question::Owner { of, .. } => *of,
+        | Question::Owner { of, .. }
+        | Question::Registered { of, .. } => *of,
     }
 }

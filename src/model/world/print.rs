@@ -11,7 +11,7 @@ use crate::model::known::Known;
 use crate::model::look::{Arguments, Look, Scope};
 use crate::model::question::{
     Answer, Census, Channel, ChannelKind, Family, FarEnd, Holders, Owner, Parent, PathAnswer, Peer, Question,
-    Sockets, TerminalFate,
+    Registered, Sockets, TerminalFate,
 };
 use crate::model::table::{Kernel, Row, State};
 
@@ -199,6 +199,9 @@ fn print_answer(text: &mut String, look: &Look, question: &Question, answer: &Kn
         Question::Owner { of, pid } => format!("owner {} {pid}", name(look, *of)),
         Question::Activity(id) => format!("activity {}", name(look, *id)),
         Question::Terminals(id) => format!("terminals {}", name(look, *id)),
+        Question::Registered { of, registry, place, key } => {
+            format!("registered {} {registry} {} {}", name(look, *of), quote(place), quote(key))
+        }
     };
     let answer = match answer {
         Err(why) => {
@@ -227,6 +230,11 @@ fn print_answer(text: &mut String, look: &Look, question: &Question, answer: &Kn
                 terminals.iter().flat_map(|tty| [" ".to_owned(), tty.to_string()]).collect();
             line!(text, "  {asked}{numbers}");
         }
+        Answer::Registered(registered) => match registered {
+            Registered::Listed { .. } => line!(text, "  {asked} listed"),
+            Registered::Over(why) => line!(text, "  {asked} over={}", quote(why.as_bytes())),
+            Registered::NotListed { others } => line!(text, "  {asked} others={others}"),
+        },
         Answer::Activity(activity) => {
             line!(text, "  {asked} read={} written={}", activity.read, activity.written);
         }

@@ -307,6 +307,7 @@ fn look() -> BoxedStrategy<Look> {
                 arguments: arguments.collect(),
                 own,
                 configured,
+                leases: crate::model::lease::Leases::default(),
                 gaps,
             }
         });

@@ -54,7 +54,8 @@ impl Request {
                 | Question::Path { of: id, .. }
                 | Question::Channel { of: id, .. }
                 | Question::Holders { of: id, .. }
-                | Question::Owner { of: id, .. },
+                | Question::Owner { of: id, .. }
+                | Question::Registered { of: id, .. },
             ) => Some(*id),
         }
     }

@@ -106,9 +106,9 @@ impl Server {
             Question::Channel { of, fd } => self.channels.channel(*of, *fd).map(Answer::Channel),
             Question::Sockets(id) => self.channels.sockets(*id).map(Answer::Sockets),
             Question::Terminals(id) => self.channels.terminals(*id).map(Answer::Terminals),
-            // It needs the whole table, which only we outside have; it follows no link and cannot hang.
-            Question::Holders { .. } => {
-                Err(Unknown::new(Reason::NotAsked, "who holds a far end, asked in the wrong place"))
+            // These need what only we outside have: the whole table, the configured registries.
+            Question::Holders { .. } | Question::Registered { .. } => {
+                Err(Unknown::new(Reason::NotAsked, "a question asked in the wrong place"))
             }
         }
     }

@@ -79,6 +79,7 @@ pub(crate) fn look_of(rows: Vec<Row>) -> Look {
         table,
         arguments: Vec::new(),
         configured: Vec::new(),
+        leases: reapd::model::lease::Leases::default(),
         gaps: Vec::new(),
     });
     look.reapers.insert(super::tree::adopter());

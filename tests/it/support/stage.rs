@@ -234,6 +234,7 @@ fn config(ladder: &[(Signal, u64)]) -> Config {
         keep: Keep::default(),
         scope: AdmitEnv::Everybody,
         journal: JournalSettings { keep: Duration::ZERO, arguments: ArgumentsShown::Redacted },
+        registries: Vec::new(),
         policies: Vec::new(),
     }
 }

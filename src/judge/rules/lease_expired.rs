@@ -1,0 +1,74 @@
+//! Finds helpers whose lease is over, or whom a registry does not list any more.
+//!
+//! # What it finds
+//!
+//! A helper that a lease covers, where every such lease was released, ran out without being renewed, or lost its
+//! holder. With `in` and `key`: a helper that a registry of somebody else's says is over, does not list any more, or
+//! lists with a holder that is dead.
+//!
+//! # Why it is not enough alone
+//!
+//! It is enough: a lease is the word of whoever owns the helper. A registry counts only where it was read completely,
+//! has listed this key or another one in this boot, and is the one that the helper itself would use.
+//!
+//! # When it is wrong
+//!
+//! Each of these is kept. A holder in another boot, host, pid or time namespace. A holder that nobody ever saw alive
+//! for long: perhaps an errand, a hook's shell. A holder that only runs another program now. A clock that was set, a
+//! suspend or an overslept look: the time of every lease begins anew. A lease file that cannot be read, is malformed,
+//! a link or somebody else's. A helper with two leases, of which one holds. A registry that cannot be read to its end,
+//! whose directory is missing, that lists nobody at all, or whose server is not the one that was recorded.
+//!
+//! # Settings
+//!
+//! `in`: name of a registry of the configuration; without it, the leases of `reapd lease` and `reapd run`.
+//! `key`: the text to look for in that registry.
+//! Examples: `{ lease-expired = true }`, `{ lease-expired = { in = "previews", key = "{socket}" } }`.
+
+use bstr::ByteSlice as _;
+
+use crate::judge::case::Case;
+use crate::judge::rule::{Finding, Found, Rule, Settings};
+use crate::judge::{leased, registered};
+use crate::model::known::{Reason, Unknown};
+use crate::model::rule::{Need, Place, RuleSpec, SettingKind, SettingSpec, Strength};
+
+/// Finds helpers whose lease is over, or whom a registry does not list any more.
+pub static RULE: Rule = Rule {
+    spec: RuleSpec {
+        name: "lease-expired",
+        strength: Strength::Proof,
+        summary: "its lease is over, or its registry says that it is",
+        doc: super::own_opening!("lease_expired.rs"),
+        settings: &[
+            SettingSpec {
+                name: "in",
+                kind: SettingKind::Text,
+                need: Need::Optional,
+                doc: "name of a registry of the configuration; default: the leases of reapd itself",
+            },
+            SettingSpec {
+                name: "key",
+                kind: SettingKind::Template,
+                need: Need::Optional,
+                doc: "the text to look for in that registry; no default",
+            },
+        ],
+        bare: None,
+        place: Place::ReapWhen,
+    },
+    weigh,
+};
+
+fn weigh(case: &Case<'_>, settings: Settings<'_>) -> Found<Finding> {
+    let (Some(name), Some(key)) = (settings.text("in"), settings.template("key")) else {
+        return leased::weigh(case);
+    };
+    let Some(registry) = case.config.registries.iter().find(|registry| registry.name == name) else {
+        return Err(Unknown::new(Reason::NotAsked, format!("what registry '{name}' says")).into());
+    };
+    match case.fill(key) {
+        Some(key) => registered::weigh(case, registry, key.as_bstr()),
+        None => Err(Unknown::new(Reason::NotAsked, format!("what '{}' is for it", key.text)).into()),
+    }
+}
