@@ -2,6 +2,8 @@
 //!
 //! `docs/lease.md` is the published format. A lease covers processes of the user that owns its file and nobody else's.
 
+pub mod format;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
