@@ -22,7 +22,8 @@ pub struct Surroundings {
     variables: BTreeMap<&'static str, OsString>,
 }
 
-const VARIABLES: [&str; 5] = ["HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR", "REAPD_CONFIG"];
+const VARIABLES: [&str; 6] =
+    ["HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR", "REAPD_CONFIG", "REAPD_LEASES"];
 
 impl Surroundings {
     /// Reads them.

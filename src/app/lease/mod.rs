@@ -1,5 +1,7 @@
 //! `reapd lease`: makes, ends, lists and checks leases.
 
+pub mod place;
+
 use super::cli::Lease;
 use super::exit::Exit;
 use super::session::Session;
