@@ -171,6 +171,11 @@ mod tests {
 pub enum Lease {
     /// Make a lease and print its id, and nothing else.
     Acquire(Acquire),
+    /// Say that a lease is still wanted, as touching its file does.
+    Renew {
+        /// The lease.
+        id: String,
+    },
     /// Say that a lease is over; what it covers goes at the next sweep, or at once with --wait.
     Release {
         /// The lease.

@@ -266,6 +266,11 @@ pub fn bearer(pid: Pid) -> Known<Option<Row>> {
     processes::bearer(pid)
 }
 
+/// Returns the arguments of one process. Where its memory is locked, this hangs for as long as it is.
+pub fn arguments_of(id: ProcessId) -> Known<Vec<BString>> {
+    processes::arguments(id)
+}
+
 /// Returns this run of the kernel.
 pub fn boot() -> Result<BootId, ObserveError> {
     processes::boot_id()

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use crate::model::id::Pid;
+use crate::model::id::{Pid, ProcessId};
 use crate::model::known::{Reason, Unknown};
 use crate::model::lease::Holder;
+use crate::model::table::Row;
 use crate::observe::{self, ObserveError};
 
 /// Why a process cannot be recorded as somebody who holds a lease.
@@ -37,13 +38,9 @@ pub enum NobodyError {
 /// container's process has another number inside. The host's name is left out: no two hosts have one boot id, and a
 /// name that changes (DHCP) would make a stranger of everybody.
 pub fn of(pid: Pid) -> Result<Holder, NobodyError> {
-    let hidden = |why| NobodyError::Hidden { pid, why };
-    let row = observe::bearer(pid).map_err(hidden)?.ok_or(NobodyError::Absent(pid))?;
-    if row.is_gone() {
-        return Err(NobodyError::Ended(pid));
-    }
+    let row = row(pid)?;
     let boot = observe::boot()?;
-    let namespaces = observe::namespaces().map_err(hidden)?;
+    let namespaces = observe::namespaces().map_err(|why| NobodyError::Hidden { pid, why })?;
     Ok(Holder {
         pid,
         start: Some(row.id.start),
@@ -53,6 +50,20 @@ pub fn of(pid: Pid) -> Result<Holder, NobodyError> {
         host: None,
         age: Some(observe::clocks().boot.since(row.began)),
     })
+}
+
+/// Returns number and start of whoever bears this number now.
+pub fn process(pid: Pid) -> Result<ProcessId, NobodyError> {
+    row(pid).map(|row| row.id)
+}
+
+fn row(pid: Pid) -> Result<Row, NobodyError> {
+    let row = observe::bearer(pid).map_err(|why| NobodyError::Hidden { pid, why })?;
+    match row {
+        None => Err(NobodyError::Absent(pid)),
+        Some(row) if row.is_gone() => Err(NobodyError::Ended(pid)),
+        Some(row) => Ok(row),
+    }
 }
 
 /// Returns who we are.
