@@ -156,7 +156,7 @@ impl Observer {
         let mut gaps = processes::gaps();
         if unread > 0 {
             gaps.push(Gap {
-                source: "the process table".into(),
+                source: Gap::UNREAD.into(),
                 why: Unknown::new(Reason::Denied, format!("{unread} processes could not be read")),
                 cure: None,
             });
