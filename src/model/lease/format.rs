@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::id::{BootId, Pid, ProcessId, Start};
 
-use super::{Bound, Covers, Holder, Lease, LeaseFile, LeaseId, Leftovers, Release, Run, RunChannel};
+use super::{Bound, Covers, Holder, Lease, LeaseFile, LeaseId, Release, Run};
 
 /// The version that is read and written.
 const VERSION: u32 = 1;
@@ -220,6 +220,7 @@ pub fn print(lease: &Lease) -> String {
 mod tests {
     use super::*;
     use crate::model::id::{FileId, Uid};
+    use crate::model::lease::{Leftovers, RunChannel};
 
     fn file() -> LeaseFile {
         LeaseFile { owner: Uid(1000), file: FileId { dev: 1, ino: 2 }, modified: 3 }
