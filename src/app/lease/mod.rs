@@ -1,6 +1,8 @@
 //! `reapd lease`: makes, ends, lists and checks leases.
 
+pub mod identity;
 pub mod place;
+pub mod store;
 
 use super::cli::Lease;
 use super::exit::Exit;
