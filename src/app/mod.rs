@@ -69,11 +69,12 @@ pub fn main() -> ExitCode {
             };
         }
     };
-    let command = match command {
-        Command::Aside => return crate::observe::aside_main(),
-        Command::Run(args) => return run::begin(place, args),
-        other => other,
-    };
+    if let Command::Aside = command {
+        return crate::observe::aside_main();
+    }
+    if let Command::Run(args) = command {
+        return run::begin(place, args);
+    }
     signals::listen();
     let mut session = Session { around: Surroundings::read(), place, out: Out::standard() };
     let exit = match run(&mut session, command) {

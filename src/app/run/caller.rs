@@ -7,7 +7,6 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-use super::record::HeldBy;
 use crate::model::id::Pid;
 use crate::model::ownership;
 use crate::model::table::Row;
@@ -109,11 +108,6 @@ fn parent() -> Option<Pid> {
     Pid::new(rustix::process::getppid()?.as_raw_nonzero().get())
 }
 
-/// Returns who is written down as the holder.
-pub(super) fn recorded(named: Option<Pid>, parent: Option<Pid>) -> HeldBy {
-    named.or(parent).map_or(HeldBy::Init, HeldBy::Process)
-}
-
 #[cfg(target_os = "linux")]
 mod platform {
     use super::{AsFd, BorrowedFd, Pid};
@@ -131,6 +125,7 @@ mod platform {
     }
 
     impl Handle {
+        #[expect(clippy::unnecessary_wraps, reason = "macOS has no descriptor here")]
         pub(super) fn ready(&self) -> Option<BorrowedFd<'_>> {
             Some(self.0.as_fd())
         }

@@ -15,11 +15,10 @@ const NOT_FOUND: u8 = 127;
 /// Returns the exit code for a command that could not be started.
 pub(super) fn unstarted(error: &io::Error) -> u8 {
     match error.raw_os_error() {
-        Some(libc::ENOENT) => NOT_FOUND,
+        // Without a number: a NUL in the command, and nothing can be named so.
+        Some(libc::ENOENT) | None => NOT_FOUND,
         Some(libc::EAGAIN | libc::ENOMEM) => OWN_FAULT,
         Some(_) => NOT_EXECUTABLE,
-        // A NUL in the command: nothing of that name can be there.
-        None => NOT_FOUND,
     }
 }
 

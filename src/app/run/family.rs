@@ -49,7 +49,7 @@ pub(super) fn below(root: ProcessId, spared: impl Fn(Pid) -> bool) -> Known<Vec<
                 continue;
             }
             parents.push(sight.id);
-            found.push(Kin { id: sight.id, name: BString::from(sight.name.clone()) });
+            found.push(Kin { id: sight.id, name: sight.name.clone() });
         }
     }
     Ok(found)

@@ -62,7 +62,8 @@ pub(super) fn descriptors() -> Vec<RawFd> {
 #[expect(unsafe_code, reason = "a descriptor that somebody else opened has no owner here")]
 fn is_open(number: RawFd) -> bool {
     // SAFETY: F_GETFD takes any number and changes nothing.
-    unsafe { libc::fcntl(number, libc::F_GETFD) } >= 0
+    let flags = unsafe { libc::fcntl(number, libc::F_GETFD) };
+    flags >= 0
 }
 
 /// Closes them, once the command has them: whoever waits for their far ends waits for the command alone.

@@ -120,6 +120,7 @@ fn wakers() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(ends)
 }
 
+#[derive(Clone, Copy)]
 enum Disposition {
     Note,
     Ignore,

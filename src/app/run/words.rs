@@ -12,7 +12,7 @@ use crate::model::id::Pid;
 use crate::model::lease::Leftovers;
 
 /// What is to be run, checked.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(super) struct Order {
     /// Configuration and state directory, for whoever ends the tree.
     pub(super) place: Place,
