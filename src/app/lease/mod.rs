@@ -7,6 +7,7 @@ pub mod identity;
 pub mod place;
 mod release;
 pub mod store;
+pub mod turn;
 
 use super::cli::Lease;
 use super::exit::Exit;
@@ -37,7 +38,7 @@ fn own_store(session: &Session) -> Result<Store, Trouble> {
     Store::open(&place::own(&session.around)).map_err(|error| store_trouble(&error))
 }
 
-fn id_of(text: &str) -> Result<LeaseId, Trouble> {
+pub(super) fn id_of(text: &str) -> Result<LeaseId, Trouble> {
     LeaseId::new(text).ok_or_else(|| {
         Trouble::usage(format!("'{}' is no name of a lease", escape(text.as_bytes())))
             .hint("up to 64 letters, digits, dots, dashes and underscores, the first a letter or a digit")
@@ -45,7 +46,7 @@ fn id_of(text: &str) -> Result<LeaseId, Trouble> {
 }
 
 /// Returns trouble with a lease file or the directory.
-fn store_trouble(error: &StoreError) -> Trouble {
+pub(super) fn store_trouble(error: &StoreError) -> Trouble {
     let trouble = Trouble::because("lease", error);
     match error {
         StoreError::Directory(_) => {

@@ -1,5 +1,9 @@
 //! `reapd run`: runs a command as if it were not there, and ends what it leaves behind.
 
+mod finish;
+
+pub use finish::{FINISHING, finish};
+
 use super::cli::Run;
 use super::exit::Exit;
 use super::session::Session;
@@ -7,10 +11,5 @@ use super::trouble::Trouble;
 
 /// Runs a command.
 pub fn run(_session: &mut Session, _args: Run) -> Result<Exit, Trouble> {
-    Err(Trouble::failed("reapd run is not yet there"))
-}
-
-/// Ends what a lease covers.
-pub fn finish(_session: &mut Session, _id: &str) -> Result<Exit, Trouble> {
     Err(Trouble::failed("reapd run is not yet there"))
 }

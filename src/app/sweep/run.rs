@@ -6,6 +6,7 @@ use crate::app::exit::Exit;
 use crate::app::glance::released_for;
 use crate::app::journal::Journal;
 use crate::app::journal::entry::By;
+use crate::app::lease::turn::Turns;
 use crate::app::lock::{self, LockError};
 use crate::app::look::{Eyes, Sight, foreseen, plan as plan_from};
 use crate::app::memory::{self, Remembered};
@@ -150,6 +151,7 @@ impl Run<'_> {
             fresh_marks: &|| memory::marks(state).ok(),
             checked: None,
             unwritten: None,
+            turns: Turns::none(&self.session.around),
         };
         let reports = carry_out(&plan, &mut stand);
         let unwritten = stand.unwritten;
