@@ -4,10 +4,13 @@ mod acquire;
 mod check;
 mod hook;
 pub mod identity;
+mod list;
 pub mod place;
 mod release;
 pub mod store;
+pub mod tidy;
 pub mod turn;
+mod wait;
 
 use super::cli::Lease;
 use super::exit::Exit;
@@ -24,7 +27,7 @@ pub fn run(session: &mut Session, command: Lease) -> Result<Exit, Trouble> {
         Lease::Acquire(args) => acquire::acquire(session, &args),
         Lease::Renew { id } => release::renew(session, &id),
         Lease::Release { id, wait } => release::release(session, &id, wait.as_deref()),
-        Lease::List => Err(Trouble::failed("leases are not listed yet")),
+        Lease::List => list::list(session),
         Lease::Check { file } => check::check(session, &file),
         Lease::Hook { agent, export } => {
             let cookie = if export { hook::Cookie::Export } else { hook::Cookie::None };

@@ -58,13 +58,13 @@ const AGAIN: Duration = Duration::from_millis(50);
 
 /// What became of what a lease covers.
 #[derive(Debug, Default)]
-pub struct Finished {
+struct Finished {
     /// Whoever was covered and was not set about, with the reason.
-    pub kept: Vec<(ProcessId, String)>,
+    kept: Vec<(ProcessId, String)>,
     /// What became of each tree that was.
-    pub reports: Vec<Report>,
+    reports: Vec<Report>,
     /// What could not be written down.
-    pub unwritten: Option<String>,
+    unwritten: Option<String>,
 }
 
 /// Runs it.
@@ -121,7 +121,7 @@ fn is_leader() -> bool {
 
 /// Ends what a lease covers, where it is over and no gate keeps it. Nothing when somebody asked us to stop before the
 /// first signal.
-pub fn end(session: &mut Session, id: &LeaseId) -> Result<Option<Finished>, Trouble> {
+fn end(session: &mut Session, id: &LeaseId) -> Result<Option<Finished>, Trouble> {
     // A configuration that cannot be read may hold a keep list: nothing is ended.
     let Whole { mut config, off: _ } = session.configuration()?;
     if !config.policies.iter().any(|policy| policy.name == POLICY) {

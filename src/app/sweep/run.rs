@@ -6,6 +6,7 @@ use crate::app::exit::Exit;
 use crate::app::glance::released_for;
 use crate::app::journal::Journal;
 use crate::app::journal::entry::By;
+use crate::app::lease::tidy::tidy;
 use crate::app::lease::turn::Turns;
 use crate::app::lock::{self, LockError};
 use crate::app::look::{Eyes, Sight, foreseen, plan as plan_from};
@@ -70,6 +71,7 @@ impl Run<'_> {
         let (exit, found) = ended?;
         if exit != Exit::Interrupted {
             memory::use_up(state, &seen.boot, &releases).map_err(|error| state_trouble(&error))?;
+            tidy(&self.session.around, eyes, self.config, &ledger);
         }
         Ok((exit.max(outcome::exit(&taken_up)), found))
     }
