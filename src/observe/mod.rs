@@ -7,6 +7,7 @@ mod channels;
 mod configuration;
 #[cfg(target_os = "linux")]
 mod descriptors;
+mod leases;
 mod mcp;
 mod processes;
 #[cfg(target_os = "linux")]
@@ -25,7 +26,6 @@ use bstr::BString;
 use crate::model::facts::Namespaces;
 use crate::model::id::{BootId, Pid, ProcessId};
 use crate::model::known::{Known, Reason, Unknown};
-use crate::model::lease::Leases;
 use crate::model::look::{Arguments, Gap, Scope, Snapshot};
 use crate::model::moment::Clocks;
 use crate::model::question::{Answer, Question};
@@ -35,9 +35,11 @@ use arguments::Memory;
 use aside::{Aside, Reply, Request};
 use channels::Channels;
 use configuration::Configuration;
+use leases::Leasing;
 use processes::{Pinned, Scanner};
 
 pub use aside::aside_main;
+pub use leases::LeaseDirectory;
 
 /// Variables that are read of every process besides those that policies name: marks that keep, and what tells a
 /// service's main process.
@@ -57,6 +59,8 @@ pub struct Setup {
     pub aside: PathBuf,
     /// The user's home directory, where it is known.
     pub home: Option<PathBuf>,
+    /// Where leases are read.
+    pub leases: Vec<LeaseDirectory>,
 }
 
 /// Why nothing can be looked at.
@@ -108,6 +112,7 @@ pub struct Observer {
     memory: Memory,
     aside: Aside,
     configured: Configuration,
+    leasing: Leasing,
     /// Where a handle could not be had, the reason.
     pinned: BTreeMap<ProcessId, Known<Pinned>>,
     spare: Option<(Table, Vec<Arguments>)>,
@@ -122,6 +127,7 @@ impl Observer {
         names.extend(ENV_NAMES.iter().map(|&name| BString::from(name)));
         let aside = Aside::new(setup.aside.clone(), setup.probe_timeout, names);
         let configured = Configuration::new(setup.home.as_deref());
+        let leasing = Leasing::new(&setup.leases);
         let pinned = BTreeMap::new();
         Ok(Observer {
             setup,
@@ -130,6 +136,7 @@ impl Observer {
             memory: Memory::default(),
             aside,
             configured,
+            leasing,
             pinned,
             spare: None,
         })
@@ -145,15 +152,26 @@ impl Observer {
         self.aside.begin();
         let scanner = &self.scanner;
         let aside = &mut self.aside;
+        // On the same way as the arguments, so that a host without leases pays for one look at a missing directory.
+        let directories = self.leasing.requests();
+        let mut found = None;
         self.memory.refresh(
             &table,
             self.setup.scope,
             own.uid,
             &mut arguments,
             |id| scanner.user(id),
-            |ids| read_arguments(aside, ids),
+            |ids| {
+                let (arguments, leases) = read_arguments(aside, ids, &directories);
+                found = Some(leases);
+                arguments
+            },
         );
+        let found = found.unwrap_or_else(|| self.aside.ask(&directories));
+        let (mut leases, blind) = self.leasing.take(found);
+        leases.cookies = self.leasing.carriers(&leases, &table, &arguments, &mut self.aside);
         let mut gaps = processes::gaps();
+        gaps.extend(blind);
         if unread > 0 {
             gaps.push(Gap {
                 source: Gap::UNREAD.into(),
@@ -161,7 +179,6 @@ impl Observer {
                 cure: None,
             });
         }
-        let leases = Leases::default();
         let configured = match self.setup.scope {
             Scope::User => {
                 let (servers, unreadable) = self.configured.read(&mut self.aside);
@@ -208,7 +225,10 @@ impl Observer {
                 match replies.next() {
                     Some(Ok(Reply::Answer(answer))) => *answer,
                     Some(Err(unknown)) => Err(unknown),
-                    Some(Ok(Reply::Arguments(_) | Reply::Configured(_))) | None => Err(misfit()),
+                    Some(Ok(
+                        Reply::Arguments(_) | Reply::Configured(_) | Reply::Leases(_) | Reply::Cookie(_),
+                    ))
+                    | None => Err(misfit()),
                 }
             };
             answers.push((question.clone(), answer));
@@ -281,16 +301,27 @@ pub fn namespaces() -> Known<Namespaces> {
     processes::own(Scope::User, None).namespaces
 }
 
-fn read_arguments(aside: &mut Aside, ids: &[ProcessId]) -> Vec<Known<Vec<BString>>> {
-    let requests: Vec<Request> = ids.iter().map(|&id| Request::Arguments(id)).collect();
-    let replies = aside.ask(&requests).into_iter();
-    replies
+/// Reads arguments, and then whatever else; what may hang comes last.
+fn read_arguments(
+    aside: &mut Aside,
+    ids: &[ProcessId],
+    also: &[Request],
+) -> (Vec<Known<Vec<BString>>>, Vec<Known<Reply>>) {
+    let mut requests: Vec<Request> = ids.iter().map(|&id| Request::Arguments(id)).collect();
+    requests.extend_from_slice(also);
+    let mut replies = aside.ask(&requests);
+    let others = replies.split_off(ids.len());
+    let arguments = replies
+        .into_iter()
         .map(|reply| match reply {
             Ok(Reply::Arguments(argv)) => argv,
-            Ok(Reply::Answer(_) | Reply::Configured(_)) => Err(misfit()),
+            Ok(Reply::Answer(_) | Reply::Configured(_) | Reply::Leases(_) | Reply::Cookie(_)) => {
+                Err(misfit())
+            }
             Err(unknown) => Err(unknown),
         })
-        .collect()
+        .collect();
+    (arguments, others)
 }
 
 /// Returns how many processes in scope could not be matched for want of their arguments, and why the first could not.

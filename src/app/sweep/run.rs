@@ -6,6 +6,8 @@ use crate::app::exit::Exit;
 use crate::app::glance::released_for;
 use crate::app::journal::Journal;
 use crate::app::journal::entry::By;
+use crate::app::lease::tidy::tidy;
+use crate::app::lease::turn::Turns;
 use crate::app::lock::{self, LockError};
 use crate::app::look::{Eyes, Sight, foreseen, plan as plan_from};
 use crate::app::memory::{self, Remembered};
@@ -69,6 +71,7 @@ impl Run<'_> {
         let (exit, found) = ended?;
         if exit != Exit::Interrupted {
             memory::use_up(state, &seen.boot, &releases).map_err(|error| state_trouble(&error))?;
+            tidy(&self.session.around, eyes, self.config, &ledger);
         }
         Ok((exit.max(outcome::exit(&taken_up)), found))
     }
@@ -150,6 +153,7 @@ impl Run<'_> {
             fresh_marks: &|| memory::marks(state).ok(),
             checked: None,
             unwritten: None,
+            turns: Turns::none(&self.session.around),
         };
         let reports = carry_out(&plan, &mut stand);
         let unwritten = stand.unwritten;

@@ -20,6 +20,7 @@ use crate::model::id::ProcessId;
 use crate::model::known::Known;
 use crate::model::question::{Answer, Question};
 
+use super::leases;
 use super::mcp::{Configured, Place};
 
 /// What is asked of the aside process, in order.
@@ -34,6 +35,10 @@ pub(super) enum Request {
     },
     /// The argument vector of a process.
     Arguments(ProcessId),
+    /// The leases of a directory.
+    Leases(leases::Place),
+    /// The lease cookie in the environment of a process.
+    Cookie(ProcessId),
     /// The MCP servers that configuration files name.
     Configured(Place),
     /// A question of a rule.
@@ -44,8 +49,9 @@ impl Request {
     /// Returns the process that a hang would be about.
     fn about(&self) -> Option<ProcessId> {
         match self {
-            Request::Begin { .. } | Request::Configured(_) => None,
+            Request::Begin { .. } | Request::Configured(_) | Request::Leases(_) => None,
             Request::Arguments(id)
+            | Request::Cookie(id)
             | Request::Ask(
                 Question::Facts(id)
                 | Question::Sockets(id)
@@ -75,6 +81,10 @@ pub(super) enum Flush {
 pub(super) enum Reply {
     /// To [`Request::Arguments`].
     Arguments(Known<Vec<BString>>),
+    /// To [`Request::Leases`].
+    Leases(Box<leases::Found>),
+    /// To [`Request::Cookie`]; nothing where it carries none.
+    Cookie(Known<Option<BString>>),
     /// To [`Request::Configured`].
     Configured(Configured),
     /// To [`Request::Ask`].
