@@ -9,6 +9,7 @@ mod configuration;
 mod descriptors;
 mod mcp;
 mod processes;
+pub mod registries;
 #[cfg(target_os = "linux")]
 pub mod sockets;
 #[cfg(target_os = "linux")]
@@ -207,7 +208,9 @@ impl Observer {
                 match replies.next() {
                     Some(Ok(Reply::Answer(answer))) => *answer,
                     Some(Err(unknown)) => Err(unknown),
-                    Some(Ok(Reply::Arguments(_) | Reply::Configured(_))) | None => Err(misfit()),
+                    Some(Ok(Reply::Arguments(_) | Reply::Configured(_) | Reply::Secret(_))) | None => {
+                        Err(misfit())
+                    }
                 }
             };
             answers.push((question.clone(), answer));
@@ -265,7 +268,7 @@ fn read_arguments(aside: &mut Aside, ids: &[ProcessId]) -> Vec<Known<Vec<BString
     replies
         .map(|reply| match reply {
             Ok(Reply::Arguments(argv)) => argv,
-            Ok(Reply::Answer(_) | Reply::Configured(_)) => Err(misfit()),
+            Ok(Reply::Answer(_) | Reply::Configured(_) | Reply::Secret(_)) => Err(misfit()),
             Err(unknown) => Err(unknown),
         })
         .collect()

@@ -36,6 +36,8 @@ pub(super) enum Request {
     Arguments(ProcessId),
     /// The MCP servers that configuration files name.
     Configured(Place),
+    /// A secret for a header, by its path.
+    Secret(BString),
     /// A question of a rule.
     Ask(Question),
 }
@@ -44,7 +46,7 @@ impl Request {
     /// Returns the process that a hang would be about.
     fn about(&self) -> Option<ProcessId> {
         match self {
-            Request::Begin { .. } | Request::Configured(_) => None,
+            Request::Begin { .. } | Request::Configured(_) | Request::Secret(_) => None,
             Request::Arguments(id)
             | Request::Ask(
                 Question::Facts(id)
@@ -77,6 +79,8 @@ pub(super) enum Reply {
     Arguments(Known<Vec<BString>>),
     /// To [`Request::Configured`].
     Configured(Configured),
+    /// To [`Request::Secret`].
+    Secret(Known<BString>),
     /// To [`Request::Ask`].
     Answer(Box<Known<Answer>>),
 }
