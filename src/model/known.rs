@@ -53,8 +53,8 @@ pub enum Reason {
     NotAsked,
     /// It could be seen earlier only, and reapd did not see it then.
     NoRecord,
-    /// What came back settles nothing, or came from somebody else than it should.
-    Unclear,
+    /// It is there, and what it says does not count: malformed, of a foreign owner, open to others.
+    Unsound,
     /// Any other error, with its number from errno(3).
     Failed(i32),
 }
@@ -72,7 +72,7 @@ impl fmt::Display for Reason {
             Reason::Starved => f.write_str("reapd itself ran short of descriptors or memory"),
             Reason::NotAsked => f.write_str("not asked"),
             Reason::NoRecord => f.write_str("nothing was recorded of it"),
-            Reason::Unclear => f.write_str("that settles nothing"),
+            Reason::Unsound => f.write_str("what it says cannot be relied on"),
             Reason::Failed(errno) => write!(f, "error {errno}"),
         }
     }

@@ -168,7 +168,7 @@ const REASONS: [(&str, Reason); 11] = [
     ("starved", Reason::Starved),
     ("not-asked", Reason::NotAsked),
     ("no-record", Reason::NoRecord),
-    ("unclear", Reason::Unclear),
+    ("unsound", Reason::Unsound),
 ];
 
 fn reason(word: &str) -> Option<Reason> {

@@ -25,25 +25,25 @@ pub(in crate::observe) fn read(path: &Path) -> Known<BString> {
         unknown(reason, "")
     };
     if !path.is_absolute() {
-        return Err(unknown(Reason::Unclear, ", which is no absolute path"));
+        return Err(unknown(Reason::Unsound, ", which is no absolute path"));
     }
     // NONBLOCK, since a FIFO would hang us; a regular file does not care.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
     // What is no file is not opened either: an open arms devices and takes terminals.
     let found = rustix::fs::stat(path).map_err(failed)?;
     if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile {
-        return Err(unknown(Reason::Unclear, ", which is no file"));
+        return Err(unknown(Reason::Unsound, ", which is no file"));
     }
     let file = File::from(rustix::fs::open(path, flags, Mode::empty()).map_err(failed)?);
     let stat = rustix::fs::fstat(&file).map_err(failed)?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-        return Err(unknown(Reason::Unclear, ", which is no file"));
+        return Err(unknown(Reason::Unsound, ", which is no file"));
     }
     if stat.st_uid != rustix::process::geteuid().as_raw() {
-        return Err(unknown(Reason::Unclear, ", which belongs to another user"));
+        return Err(unknown(Reason::Unsound, ", which belongs to another user"));
     }
     if stat.st_mode & 0o022 != 0 {
-        return Err(unknown(Reason::Unclear, ", which others may write (chmod go-w)"));
+        return Err(unknown(Reason::Unsound, ", which others may write (chmod go-w)"));
     }
     let mut bytes = Vec::new();
     let read = file.take(LARGEST + 1).read_to_end(&mut bytes);

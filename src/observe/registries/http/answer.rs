@@ -61,7 +61,7 @@ enum Said {
 }
 
 fn unclear(what: String) -> Unknown {
-    Unknown::new(Reason::Unclear, what)
+    Unknown::new(Reason::Unsound, what)
 }
 
 /// Says whether the answer bears the name of the server that is meant.
@@ -228,7 +228,7 @@ mod tests {
             (204, ""),
         ] {
             let said = says(&http, status, body);
-            assert_eq!(said.clone().unwrap_err().reason, Reason::Unclear, "{status} {body}: {said:?}");
+            assert_eq!(said.clone().unwrap_err().reason, Reason::Unsound, "{status} {body}: {said:?}");
         }
     }
 

@@ -198,7 +198,7 @@ fn failed(error: &hyper::Error) -> Unknown {
     if let Some(errno) = cause.and_then(io::Error::raw_os_error) {
         return Unknown::new(Reason::Failed(errno), "its server");
     }
-    Unknown::new(Reason::Unclear, format!("what its server sent is no whole answer ({error})"))
+    Unknown::new(Reason::Unsound, format!("what its server sent is no whole answer ({error})"))
 }
 
 fn unreachable(error: &io::Error) -> Unknown {
@@ -234,7 +234,7 @@ async fn connect(server: &Server) -> Known<Open> {
             found.map_err(|error| unreachable(&error))?.take(ADDRESSES).map(Endpoint::Tcp).collect()
         }
     };
-    let mut why = Unknown::new(Reason::Unclear, "a server without an address");
+    let mut why = Unknown::new(Reason::Unsound, "a server without an address");
     for to in found {
         match connect_to(&to).await {
             Ok(open) => return Ok(open),

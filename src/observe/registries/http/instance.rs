@@ -61,7 +61,7 @@ impl Before {
         let before = before.as_ref().map_err(Clone::clone)?;
         let now = listeners(&line.to, dump)?;
         if now != before.sockets {
-            return Err(Unknown::new(Reason::Unclear, "who listens there changed while it was asked"));
+            return Err(Unknown::new(Reason::Unsound, "who listens there changed while it was asked"));
         }
         let mut all = BTreeSet::new();
         for &socket in &now {
@@ -100,18 +100,18 @@ pub(super) fn is_below(of: ProcessId, all: &[ProcessId], table: &Table) -> Known
 }
 
 fn stranger() -> Unknown {
-    Unknown::new(Reason::Unclear, "another server answers there than the one it stands below")
+    Unknown::new(Reason::Unsound, "another server answers there than the one it stands below")
 }
 
 fn unseen(who: &str) -> Unknown {
-    Unknown::new(Reason::Unclear, format!("{who} cannot be seen"))
+    Unknown::new(Reason::Unsound, format!("{who} cannot be seen"))
 }
 
 fn listeners(at: &Endpoint, dump: &mut Dump) -> Known<BTreeSet<u64>> {
     match at {
         Endpoint::Tcp(address) if address.ip().is_loopback() => dump.listening_tcp(*address),
         Endpoint::Tcp(_) => {
-            Err(Unknown::new(Reason::Unclear, "who listens on another machine cannot be seen"))
+            Err(Unknown::new(Reason::Unsound, "who listens on another machine cannot be seen"))
         }
         Endpoint::Unix(path) => dump.listening_unix(path.as_os_str().as_encoded_bytes().as_bstr()),
     }

@@ -61,18 +61,33 @@ impl Subject {
     }
 }
 
-/// An answer that came whole, and when.
+/// An answer that is served again for a while: it ends nobody.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Kept {
     /// On the boot clock, before it was asked.
     at: Moment,
+    said: Spared,
+}
+
+/// An answer by which nobody ends.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Spared {
+    /// It is alive.
+    Alive,
+    /// Something came back, and it settles nothing.
+    Unknown(Unknown),
+}
+
+/// A whole answer to one question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Told {
     said: Known<Registered>,
     by: By,
 }
 
 /// Who gave an answer.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum By {
     /// It named itself.
     Named,
@@ -82,18 +97,28 @@ enum By {
     Unseen(Unknown),
 }
 
-/// The last answers of servers, to be kept between runs of one boot.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Answers(Vec<(Subject, Kept)>);
-
-impl Answers {
-    /// Says whether there is nothing to keep.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+impl Told {
+    /// Returns the answer for the sake of one process.
+    fn to(&self, of: ProcessId, table: &Table) -> Known<Registered> {
+        match &self.by {
+            By::Named => Ok(()),
+            By::Processes(all) => instance::is_below(of, all, table),
+            By::Unseen(unknown) => Err(unknown.clone()),
+        }
+        .and_then(|()| self.said.clone())
     }
 }
 
-/// The servers, and what they said last.
+/// What servers said of the living, to be kept between the runs of one boot. Nothing in it ends anybody.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Answers(Vec<(Subject, Kept)>);
+
+/// The servers, and what they said last of whoever goes on living.
+///
+/// Some servers count a question as use, and would never let a session go that is asked about at every look. So an
+/// answer that it is alive, or that settles nothing, is served again for as long as the registry's `every`. An answer
+/// that it is over never is: it is asked anew at every look, and right before a signal. Nobody can be kept alive by
+/// being asked about once it is gone.
 #[derive(Debug, Default)]
 pub(in crate::observe) struct Servers {
     kept: BTreeMap<Subject, Kept>,
@@ -118,15 +143,6 @@ impl Servers {
         Answers(self.kept.iter().map(|(subject, kept)| (subject.clone(), kept.clone())).collect())
     }
 
-    /// Forgets every answer by which something would end, so that it is asked again before that. Whoever was alive
-    /// stays so until its time is over: asking once more might be what keeps it.
-    pub(in crate::observe) fn asked_anew(&mut self) {
-        self.kept.retain(|_, kept| match kept.said {
-            Ok(Registered::Listed { .. }) | Err(_) => true,
-            Ok(Registered::Over(_) | Registered::NotListed { .. }) => false,
-        });
-    }
-
     /// Answers questions, in their order.
     pub(in crate::observe) fn ask(
         &mut self,
@@ -136,22 +152,17 @@ impl Servers {
         limit: Duration,
         secrets: &mut Secrets<'_>,
     ) -> Vec<Known<Registered>> {
-        let mut said: BTreeMap<Subject, Kept> = BTreeMap::new();
-        let mut unsaid: BTreeMap<Subject, Unknown> = BTreeMap::new();
+        let mut told: BTreeMap<Subject, Known<Told>> = BTreeMap::new();
         let mut jobs: Vec<Job<'_>> = Vec::new();
         let subjects: Vec<Subject> = asks.iter().map(Subject::of).collect();
         let mut of = BTreeSet::new();
         for (ask, subject) in asks.iter().zip(&subjects) {
-            match self.kept.get(subject) {
-                Some(kept) if kept.at <= now && now.since(kept.at) < ask.http.every => {
-                    said.insert(subject.clone(), kept.clone());
-                    continue;
-                }
-                Some(_) | None => {
-                    of.insert(ask.of);
-                }
+            if let Some(kept) = self.served(subject, ask.http, now) {
+                told.insert(subject.clone(), kept);
+                continue;
             }
-            if unsaid.contains_key(subject) || jobs.iter().any(|job| job.subjects.contains(subject)) {
+            of.insert(ask.of);
+            if told.contains_key(subject) || jobs.iter().any(|job| job.subjects.contains(subject)) {
                 continue;
             }
             // One list answers for all keys.
@@ -167,32 +178,46 @@ impl Servers {
             }
             match request::prepare(ask.http, ask.key, secrets) {
                 Ok(request) => jobs.push(Job { http: ask.http, subjects: vec![subject.clone()], request }),
-                Err(unknown) => drop(unsaid.insert(subject.clone(), unknown)),
+                Err(unknown) => drop(told.insert(subject.clone(), Err(unknown))),
             }
         }
-        for (subject, answer) in carry(jobs, &of, table, now, limit) {
-            match answer {
-                Ok(kept) => {
-                    self.keep(subject.clone(), kept.clone());
-                    said.insert(subject, kept);
-                }
-                Err(unknown) => drop(unsaid.insert(subject, unknown)),
+        for (subject, answer) in carry(jobs, &of, table, limit) {
+            let every = asks.iter().zip(&subjects).find(|(_, known)| **known == subject);
+            if let (Ok(answer), Some((ask, _))) = (&answer, every)
+                && !ask.http.every.is_zero()
+            {
+                self.keep(&subject, answer, now);
             }
+            told.insert(subject, answer);
         }
         let answer = |(ask, subject): (&Ask<'_>, &Subject)| {
-            let told = match said.get(subject) {
-                Some(kept) => fits(kept, ask.of, table).and_then(|()| kept.said.clone()),
-                None => Err(unsaid.get(subject).cloned().unwrap_or_else(lost)),
-            };
-            told.map_err(|Unknown { reason, what }| {
+            let told = told.get(subject).cloned().unwrap_or_else(|| Err(lost()));
+            told.and_then(|told| told.to(ask.of, table)).map_err(|Unknown { reason, what }| {
                 Unknown::new(reason, format!("registry '{}': {what}", ask.name))
             })
         };
         asks.iter().zip(&subjects).map(answer).collect()
     }
 
-    fn keep(&mut self, subject: Subject, kept: Kept) {
-        self.kept.insert(subject, kept);
+    fn served(&self, subject: &Subject, http: &HttpRegistry, now: Moment) -> Option<Known<Told>> {
+        let kept = self.kept.get(subject)?;
+        let is_served = kept.at <= now && now.since(kept.at) < http.every;
+        is_served.then(|| match &kept.said {
+            Spared::Alive => Ok(Told { said: Ok(Registered::Listed { holder: None }), by: By::Named }),
+            Spared::Unknown(unknown) => Err(unknown.clone()),
+        })
+    }
+
+    fn keep(&mut self, subject: &Subject, told: &Told, now: Moment) {
+        let said = match (&told.said, &told.by) {
+            (_, By::Unseen(unknown)) | (Err(unknown), _) => Spared::Unknown(unknown.clone()),
+            (Ok(Registered::Listed { .. }), By::Named | By::Processes(_)) => Spared::Alive,
+            (Ok(Registered::Over(_) | Registered::NotListed { .. }), By::Named | By::Processes(_)) => {
+                self.kept.remove(subject);
+                return;
+            }
+        };
+        self.kept.insert(subject.clone(), Kept { at: now, said });
         while self.kept.len() > KEPT_MOST {
             let oldest = self.kept.iter().min_by_key(|(_, kept)| kept.at).map(|(subject, _)| subject.clone());
             let Some(oldest) = oldest else { return };
@@ -205,22 +230,13 @@ fn lost() -> Unknown {
     Unknown::new(Reason::NotAsked, "an answer that did not come")
 }
 
-fn fits(kept: &Kept, of: ProcessId, table: &Table) -> Known<()> {
-    match &kept.by {
-        By::Named => Ok(()),
-        By::Processes(all) => instance::is_below(of, all, table),
-        By::Unseen(unknown) => Err(unknown.clone()),
-    }
-}
-
 /// Sends requests off, and sees who answers while the connections stand.
 fn carry(
     jobs: Vec<Job<'_>>,
     of: &BTreeSet<ProcessId>,
     table: &Table,
-    now: Moment,
     limit: Duration,
-) -> Vec<(Subject, Known<Kept>)> {
+) -> Vec<(Subject, Known<Told>)> {
     if jobs.is_empty() {
         return Vec::new();
     }
@@ -255,8 +271,8 @@ fn carry(
             Ok(reply) => {
                 let keys: Vec<&BStr> = subjects.iter().map(|subject| subject.key.as_bstr()).collect();
                 let all = answer::read(http, &reply.whole, &keys);
-                let kept = |said| Ok(Kept { at: now, said, by: by.clone() });
-                found.extend(subjects.into_iter().zip(all.into_iter().map(kept)));
+                let told = |said| Ok(Told { said, by: by.clone() });
+                found.extend(subjects.into_iter().zip(all.into_iter().map(told)));
             }
             Err(unknown) => {
                 found.extend(subjects.into_iter().map(|subject| (subject, Err(unknown.clone()))));

@@ -62,7 +62,7 @@ pub(super) fn prepare(http: &HttpRegistry, key: &BStr, secrets: &mut Secrets<'_>
 }
 
 fn refused(what: String) -> Unknown {
-    Unknown::new(Reason::Unclear, format!("{what}, which cannot be sent"))
+    Unknown::new(Reason::Unsound, format!("{what}, which cannot be sent"))
 }
 
 /// Returns a key that is only compared: text of bounded length.
