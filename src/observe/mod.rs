@@ -9,6 +9,7 @@ mod configuration;
 mod descriptors;
 mod mcp;
 mod processes;
+mod registries;
 #[cfg(target_os = "linux")]
 pub mod sockets;
 #[cfg(target_os = "linux")]
@@ -20,8 +21,9 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use bstr::BString;
+use bstr::{BString, ByteSlice as _};
 
+use crate::config::policy::Registry;
 use crate::model::id::{BootId, ProcessId};
 use crate::model::known::{Known, Reason, Unknown};
 use crate::model::lease::Leases;
@@ -35,6 +37,7 @@ use aside::{Aside, Reply, Request};
 use channels::Channels;
 use configuration::Configuration;
 use processes::{Pinned, Scanner};
+use registries::Registries;
 
 pub use aside::aside_main;
 
@@ -56,6 +59,8 @@ pub struct Setup {
     pub aside: PathBuf,
     /// The user's home directory, where it is known.
     pub home: Option<PathBuf>,
+    /// The registries that may be asked.
+    pub registries: Vec<Registry>,
 }
 
 /// Why nothing can be looked at.
@@ -107,6 +112,7 @@ pub struct Observer {
     memory: Memory,
     aside: Aside,
     configured: Configuration,
+    registries: Registries,
     /// Where a handle could not be had, the reason.
     pinned: BTreeMap<ProcessId, Known<Pinned>>,
     spare: Option<(Table, Vec<Arguments>)>,
@@ -121,6 +127,7 @@ impl Observer {
         names.extend(ENV_NAMES.iter().map(|&name| BString::from(name)));
         let aside = Aside::new(setup.aside.clone(), setup.probe_timeout, names);
         let configured = Configuration::new(setup.home.as_deref());
+        let registries = Registries::new(setup.registries.clone());
         let pinned = BTreeMap::new();
         Ok(Observer {
             setup,
@@ -129,6 +136,7 @@ impl Observer {
             memory: Memory::default(),
             aside,
             configured,
+            registries,
             pinned,
             spare: None,
         })
@@ -142,6 +150,7 @@ impl Observer {
         let (mut table, mut arguments) = self.spare.take().unwrap_or_default();
         let unread = self.scanner.scan(&mut table)?;
         self.aside.begin();
+        self.registries.begin();
         let scanner = &self.scanner;
         let aside = &mut self.aside;
         self.memory.refresh(
@@ -193,7 +202,7 @@ impl Observer {
     pub fn answer(&mut self, snapshot: &Snapshot, questions: &[Question]) -> Vec<(Question, Known<Answer>)> {
         let mut requests = Vec::new();
         for question in questions {
-            if !matches!(question, Question::Holders { .. }) {
+            if !matches!(question, Question::Holders { .. } | Question::Registered { .. }) {
                 requests.push(Request::Ask(question.clone()));
             }
         }
@@ -203,11 +212,16 @@ impl Observer {
         for question in questions {
             let answer = if let Question::Holders { of, fd } = question {
                 channels.holders(*of, *fd, &snapshot.table).map(Answer::Holders)
+            } else if let Question::Registered { of, registry, place, key } = question {
+                let asked = (registry.as_str(), place.as_bstr(), key.as_bstr());
+                self.registries.answer(&mut self.aside, snapshot, *of, asked).map(Answer::Registered)
             } else {
                 match replies.next() {
                     Some(Ok(Reply::Answer(answer))) => *answer,
                     Some(Err(unknown)) => Err(unknown),
-                    Some(Ok(Reply::Arguments(_) | Reply::Configured(_))) | None => Err(misfit()),
+                    Some(Ok(Reply::Arguments(_) | Reply::Configured(_) | Reply::Records(_))) | None => {
+                        Err(misfit())
+                    }
                 }
             };
             answers.push((question.clone(), answer));
@@ -265,7 +279,7 @@ fn read_arguments(aside: &mut Aside, ids: &[ProcessId]) -> Vec<Known<Vec<BString
     replies
         .map(|reply| match reply {
             Ok(Reply::Arguments(argv)) => argv,
-            Ok(Reply::Answer(_) | Reply::Configured(_)) => Err(misfit()),
+            Ok(Reply::Answer(_) | Reply::Configured(_) | Reply::Records(_)) => Err(misfit()),
             Err(unknown) => Err(unknown),
         })
         .collect()

@@ -21,6 +21,7 @@ use crate::model::known::Known;
 use crate::model::question::{Answer, Question};
 
 use super::mcp::{Configured, Place};
+use super::registries::{Reading, Records};
 
 /// What is asked of the aside process, in order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,6 +37,8 @@ pub(super) enum Request {
     Arguments(ProcessId),
     /// The MCP servers that configuration files name.
     Configured(Place),
+    /// What a registry of files lists at one place.
+    Registry(Reading),
     /// A question of a rule.
     Ask(Question),
 }
@@ -44,7 +47,7 @@ impl Request {
     /// Returns the process that a hang would be about.
     fn about(&self) -> Option<ProcessId> {
         match self {
-            Request::Begin { .. } | Request::Configured(_) => None,
+            Request::Begin { .. } | Request::Configured(_) | Request::Registry(_) => None,
             Request::Arguments(id)
             | Request::Ask(
                 Question::Facts(id)
@@ -77,6 +80,8 @@ pub(super) enum Reply {
     Arguments(Known<Vec<BString>>),
     /// To [`Request::Configured`].
     Configured(Configured),
+    /// To [`Request::Registry`].
+    Records(Box<Known<Records>>),
     /// To [`Request::Ask`].
     Answer(Box<Known<Answer>>),
 }
