@@ -85,6 +85,7 @@ impl Session {
             env_names: variables(config),
             aside,
             home: self.around.home.clone(),
+            registries: config.registries.clone(),
         })
         .map_err(|error| Trouble::because("cannot look at processes", &error))
     }

@@ -105,7 +105,7 @@ impl Configuration {
 fn configured(reply: Known<Reply>) -> Known<Configured> {
     match reply? {
         Reply::Configured(configured) => Ok(configured),
-        Reply::Arguments(_) | Reply::Secret(_) | Reply::Answer(_) => {
+        Reply::Arguments(_) | Reply::Answer(_) | Reply::Secret(_) | Reply::Records(_) => {
             Err(Unknown::new(Reason::Unsupported, "an answer to another question"))
         }
     }

@@ -9,7 +9,7 @@ mod configuration;
 mod descriptors;
 mod mcp;
 mod processes;
-pub mod registries;
+mod registries;
 #[cfg(target_os = "linux")]
 pub mod sockets;
 #[cfg(target_os = "linux")]
@@ -23,6 +23,7 @@ use std::time::Duration;
 
 use bstr::BString;
 
+use crate::config::policy::Registry;
 use crate::model::id::{BootId, ProcessId};
 use crate::model::known::{Known, Reason, Unknown};
 use crate::model::lease::Leases;
@@ -36,8 +37,10 @@ use aside::{Aside, Reply, Request};
 use channels::Channels;
 use configuration::Configuration;
 use processes::{Pinned, Scanner};
+use registries::Registries;
 
 pub use aside::aside_main;
+pub use registries::Heard;
 
 /// Variables that are read of every process besides those that policies name: marks that keep, and what tells a
 /// service's main process.
@@ -57,6 +60,8 @@ pub struct Setup {
     pub aside: PathBuf,
     /// The user's home directory, where it is known.
     pub home: Option<PathBuf>,
+    /// The registries that may be asked.
+    pub registries: Vec<Registry>,
 }
 
 /// Why nothing can be looked at.
@@ -108,6 +113,7 @@ pub struct Observer {
     memory: Memory,
     aside: Aside,
     configured: Configuration,
+    registries: Registries,
     /// Where a handle could not be had, the reason.
     pinned: BTreeMap<ProcessId, Known<Pinned>>,
     spare: Option<(Table, Vec<Arguments>)>,
@@ -122,6 +128,7 @@ impl Observer {
         names.extend(ENV_NAMES.iter().map(|&name| BString::from(name)));
         let aside = Aside::new(setup.aside.clone(), setup.probe_timeout, names);
         let configured = Configuration::new(setup.home.as_deref());
+        let registries = Registries::new(setup.registries.clone());
         let pinned = BTreeMap::new();
         Ok(Observer {
             setup,
@@ -130,6 +137,7 @@ impl Observer {
             memory: Memory::default(),
             aside,
             configured,
+            registries,
             pinned,
             spare: None,
         })
@@ -143,6 +151,7 @@ impl Observer {
         let (mut table, mut arguments) = self.spare.take().unwrap_or_default();
         let unread = self.scanner.scan(&mut table)?;
         self.aside.begin();
+        self.registries.begin();
         let scanner = &self.scanner;
         let aside = &mut self.aside;
         self.memory.refresh(
@@ -194,28 +203,43 @@ impl Observer {
     pub fn answer(&mut self, snapshot: &Snapshot, questions: &[Question]) -> Vec<(Question, Known<Answer>)> {
         let mut requests = Vec::new();
         for question in questions {
-            if !matches!(question, Question::Holders { .. }) {
+            if !matches!(question, Question::Holders { .. } | Question::Registered { .. }) {
                 requests.push(Request::Ask(question.clone()));
             }
         }
         let mut replies = self.aside.ask(&requests).into_iter();
+        let limit = self.setup.probe_timeout;
+        let mut registered = self.registries.answer(&mut self.aside, snapshot, questions, limit).into_iter();
         let mut channels = Channels::new();
         let mut answers = Vec::with_capacity(questions.len());
         for question in questions {
             let answer = if let Question::Holders { of, fd } = question {
                 channels.holders(*of, *fd, &snapshot.table).map(Answer::Holders)
+            } else if let Question::Registered { .. } = question {
+                registered.next().unwrap_or_else(|| Err(misfit())).map(Answer::Registered)
             } else {
                 match replies.next() {
                     Some(Ok(Reply::Answer(answer))) => *answer,
                     Some(Err(unknown)) => Err(unknown),
-                    Some(Ok(Reply::Arguments(_) | Reply::Configured(_) | Reply::Secret(_))) | None => {
-                        Err(misfit())
-                    }
+                    Some(Ok(
+                        Reply::Arguments(_) | Reply::Configured(_) | Reply::Records(_) | Reply::Secret(_),
+                    ))
+                    | None => Err(misfit()),
                 }
             };
             answers.push((question.clone(), answer));
         }
         answers
+    }
+
+    /// Returns what servers said of the living, for a later run of this boot.
+    pub fn heard(&self) -> Heard {
+        self.registries.heard(&self.boot)
+    }
+
+    /// Takes up what an earlier run heard.
+    pub fn remember(&mut self, heard: Heard) {
+        self.registries.remember(heard, &self.boot);
     }
 
     /// Takes a snapshot's buffers back, so that the next look allocates nothing for a process that did not change.
@@ -268,7 +292,9 @@ fn read_arguments(aside: &mut Aside, ids: &[ProcessId]) -> Vec<Known<Vec<BString
     replies
         .map(|reply| match reply {
             Ok(Reply::Arguments(argv)) => argv,
-            Ok(Reply::Answer(_) | Reply::Configured(_) | Reply::Secret(_)) => Err(misfit()),
+            Ok(Reply::Answer(_) | Reply::Configured(_) | Reply::Records(_) | Reply::Secret(_)) => {
+                Err(misfit())
+            }
             Err(unknown) => Err(unknown),
         })
         .collect()

@@ -21,6 +21,7 @@ use crate::model::known::Known;
 use crate::model::question::{Answer, Question};
 
 use super::mcp::{Configured, Place};
+use super::registries::{Reading, Records};
 
 /// What is asked of the aside process, in order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,6 +39,8 @@ pub(super) enum Request {
     Configured(Place),
     /// A secret for a header, by its path.
     Secret(BString),
+    /// What a registry of files lists at one place.
+    Registry(Reading),
     /// A question of a rule.
     Ask(Question),
 }
@@ -46,7 +49,9 @@ impl Request {
     /// Returns the process that a hang would be about.
     fn about(&self) -> Option<ProcessId> {
         match self {
-            Request::Begin { .. } | Request::Configured(_) | Request::Secret(_) => None,
+            Request::Begin { .. } | Request::Configured(_) | Request::Registry(_) | Request::Secret(_) => {
+                None
+            }
             Request::Arguments(id)
             | Request::Ask(
                 Question::Facts(id)
@@ -81,6 +86,8 @@ pub(super) enum Reply {
     Configured(Configured),
     /// To [`Request::Secret`].
     Secret(Known<BString>),
+    /// To [`Request::Registry`].
+    Records(Box<Known<Records>>),
     /// To [`Request::Ask`].
     Answer(Box<Known<Answer>>),
 }

@@ -11,7 +11,7 @@ use crate::model::question::{Answer, Question};
 use crate::observe::channels::Channels;
 use crate::observe::mcp::Files;
 use crate::observe::processes;
-use crate::observe::registries::secret;
+use crate::observe::registries;
 
 use super::frame::{self, Front};
 use super::{Flush, Reply, Request};
@@ -91,7 +91,8 @@ impl Server {
             }
             Request::Arguments(id) => Reply::Arguments(processes::arguments(id)),
             Request::Configured(place) => Reply::Configured(self.files.at(&place)),
-            Request::Secret(path) => Reply::Secret(secret::read(&path.to_path_lossy())),
+            Request::Secret(path) => Reply::Secret(registries::secret(&path.to_path_lossy())),
+            Request::Registry(reading) => Reply::Records(Box::new(registries::read(&reading))),
             Request::Ask(question) => Reply::Answer(Box::new(self.answer(&question))),
         };
         frame::put(outbox, &reply).map_err(io::Error::other)

@@ -202,9 +202,10 @@ fn failed(error: &hyper::Error) -> Unknown {
 }
 
 fn unreachable(error: &io::Error) -> Unknown {
-    let reason = match error.kind() {
-        io::ErrorKind::PermissionDenied => Reason::Denied,
-        _ => Reason::Failed(error.raw_os_error().unwrap_or(0)),
+    let reason = if error.kind() == io::ErrorKind::PermissionDenied {
+        Reason::Denied
+    } else {
+        Reason::Failed(error.raw_os_error().unwrap_or(0))
     };
     Unknown::new(reason, "connecting to its server")
 }

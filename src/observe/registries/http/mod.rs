@@ -18,7 +18,7 @@ use hyper::Request;
 use serde::{Deserialize, Serialize};
 
 use crate::config::policy::{HttpRegistry, Instance};
-use crate::model::id::ProcessId;
+use crate::model::id::{BootId, ProcessId};
 use crate::model::known::{Known, Reason, Unknown};
 use crate::model::moment::Moment;
 use crate::model::question::Registered;
@@ -26,7 +26,7 @@ use crate::model::table::Table;
 
 use client::{Batch, Line, Reply};
 use instance::Before;
-pub(in crate::observe) use request::Secrets;
+use request::Secrets;
 
 /// So many keys are remembered at most; what is forgotten is only asked again.
 const KEPT_MOST: usize = 4096;
@@ -110,8 +110,18 @@ impl Told {
 }
 
 /// What servers said of the living, to be kept between the runs of one boot. Nothing in it ends anybody.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Answers(Vec<(Subject, Kept)>);
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Heard {
+    boot: BootId,
+    answers: Vec<(Subject, Kept)>,
+}
+
+impl Heard {
+    /// Says whether there is nothing to be kept.
+    pub fn is_empty(&self) -> bool {
+        self.answers.is_empty()
+    }
+}
 
 /// The servers, and what they said last of whoever goes on living.
 ///
@@ -133,14 +143,17 @@ struct Job<'a> {
 }
 
 impl Servers {
-    /// Takes up what an earlier run of this boot was told.
-    pub(in crate::observe) fn restore(&mut self, answers: Answers) {
-        self.kept = answers.0.into_iter().take(KEPT_MOST).collect();
+    /// Takes up what an earlier run heard, if that was in this boot: moments of another one mean nothing.
+    pub(in crate::observe) fn remember(&mut self, heard: Heard, boot: &BootId) {
+        if heard.boot == *boot {
+            self.kept = heard.answers.into_iter().take(KEPT_MOST).collect();
+        }
     }
 
-    /// Returns what is to be kept for a later run.
-    pub(in crate::observe) fn answers(&self) -> Answers {
-        Answers(self.kept.iter().map(|(subject, kept)| (subject.clone(), kept.clone())).collect())
+    /// Returns what a later run of this boot may be served.
+    pub(in crate::observe) fn heard(&self, boot: &BootId) -> Heard {
+        let answers = self.kept.iter().map(|(subject, kept)| (subject.clone(), kept.clone())).collect();
+        Heard { boot: boot.clone(), answers }
     }
 
     /// Answers questions, in their order.
@@ -304,15 +317,15 @@ fn who_answered(
         }
     }
     let seen = before.who_answered(&distinct, table);
-    let by = |line: &Option<&Line>| match line {
+    let by = |line: Option<&Line>| match line {
         None => By::Named,
-        Some(line) => match distinct.iter().zip(&seen).find(|(known, _)| *known == line) {
+        Some(line) => match distinct.iter().zip(&seen).find(|(known, _)| **known == line) {
             Some((_, Ok(all))) => By::Processes(all.clone()),
             Some((_, Err(unknown))) => By::Unseen(unknown.clone()),
             None => By::Unseen(lost()),
         },
     };
-    lines.iter().map(by).collect()
+    lines.iter().copied().map(by).collect()
 }
 
 #[cfg(test)]

@@ -39,7 +39,7 @@ pub(super) fn prepare(http: &HttpRegistry, key: &BStr, secrets: &mut Secrets<'_>
     let mut request =
         Request::new(http.body.as_deref().map(|body| body.replace(KEY, &quoted(key))).unwrap_or_default());
     *request.method_mut() = method;
-    *request.uri_mut() = target.parse().map_err(|_| refused("target that is none".to_owned()))?;
+    *request.uri_mut() = target.parse().map_err(|_| refused("target that is none"))?;
     let headers = request.headers_mut();
     headers.insert(HOST, host(&http.server)?);
     headers.insert(USER_AGENT, HeaderValue::from_static(concat!("reapd/", env!("CARGO_PKG_VERSION"))));
@@ -49,19 +49,19 @@ pub(super) fn prepare(http: &HttpRegistry, key: &BStr, secrets: &mut Secrets<'_>
     }
     for (name, template) in &http.headers {
         let what = || format!("header {name}");
-        let header: HeaderName = name.parse().map_err(|_| refused(what()))?;
+        let header: HeaderName = name.parse().map_err(|_| refused(&what()))?;
         if FRAMING.contains(&header.as_str()) {
-            return Err(refused(what()));
+            return Err(refused(&what()));
         }
         let value = filled(template, key, &mut *secrets)?;
-        let mut value = HeaderValue::from_bytes(&value).map_err(|_| refused(what()))?;
+        let mut value = HeaderValue::from_bytes(&value).map_err(|_| refused(&what()))?;
         value.set_sensitive(true);
         headers.insert(header, value);
     }
     Ok(request)
 }
 
-fn refused(what: String) -> Unknown {
+fn refused(what: &str) -> Unknown {
     Unknown::new(Reason::Unsound, format!("{what}, which cannot be sent"))
 }
 
@@ -69,7 +69,7 @@ fn refused(what: String) -> Unknown {
 fn comparable(key: &BStr) -> Known<&str> {
     match key.to_str() {
         Ok(text) if !text.is_empty() && text.len() <= KEY_MOST => Ok(text),
-        Ok(_) | Err(_) => Err(refused("key that is empty, too long or no text".to_owned())),
+        Ok(_) | Err(_) => Err(refused("key that is empty, too long or no text")),
     }
 }
 
@@ -79,7 +79,7 @@ fn sendable(key: &BStr) -> Known<&str> {
     let is_climbing = text == "." || text.contains("..");
     let is_path = text.contains(['/', '\\']);
     if is_climbing || is_path || text.starts_with('-') || text.chars().any(char::is_control) {
-        return Err(refused("key that is more than one plain word".to_owned()));
+        return Err(refused("key that is more than one plain word"));
     }
     Ok(text)
 }
@@ -113,7 +113,7 @@ fn filled(template: &str, key: &str, secrets: &mut Secrets<'_>) -> Known<Vec<u8>
         rest = &rest[at..];
         if let Some(behind) = rest.strip_prefix(KEY) {
             if !key.bytes().all(|byte| byte.is_ascii_graphic()) {
-                return Err(refused("key that is no visible ASCII in a header".to_owned()));
+                return Err(refused("key that is no visible ASCII in a header"));
             }
             value.extend_from_slice(key.as_bytes());
             rest = behind;
@@ -137,7 +137,7 @@ fn host(server: &Server) -> Known<HeaderValue> {
         Server::Tcp { host, port } => format!("{host}:{port}"),
         Server::Unix { .. } => "localhost".to_owned(),
     };
-    HeaderValue::from_str(&text).map_err(|_| refused(format!("host {text}")))
+    HeaderValue::from_str(&text).map_err(|_| refused(&format!("host {text}")))
 }
 
 #[cfg(test)]

@@ -145,6 +145,7 @@ fn one(http: &HttpRegistry, of: u32) -> Known<Registered> {
 
 const ALIVE: Known<Registered> = Ok(Registered::Listed { holder: None });
 
+#[expect(clippy::unnecessary_wraps, reason = "it is compared with what may be unknown")]
 fn over() -> Known<Registered> {
     Ok(Registered::Over("HTTP 404 with /error = no such session".into()))
 }
@@ -379,7 +380,7 @@ fn the_living_are_asked_about_no_more_often_than_every_and_an_end_is_never_an_ol
         inside.lock().unwrap().push(request.split(' ').nth(1).unwrap_or_default().to_owned());
         of_session(request)
     });
-    let every = Duration::from_secs(60);
+    let every = Duration::from_mins(1);
     let http = HttpRegistry { every, ..registry(&server) };
     let helper = Helper::start();
     let mut servers = Servers::default();
@@ -395,11 +396,15 @@ fn the_living_are_asked_about_no_more_often_than_every_and_an_end_is_never_an_ol
     assert_eq!(count(&mut servers, NOW), all);
     assert_eq!(count(&mut servers, NOW.plus(every / 2)), ["/s/gone"]);
     // A later run of the same boot.
-    let written = serde_json::to_vec(&servers.answers()).unwrap();
+    let (boot, other_boot) = (BootId("this".into()), BootId("that".into()));
+    let written = serde_json::to_vec(&servers.heard(&boot)).unwrap();
     assert!(!String::from_utf8_lossy(&written).contains("no such session"), "no end is written down");
     let mut servers = Servers::default();
-    servers.restore(serde_json::from_slice(&written).unwrap());
+    servers.remember(serde_json::from_slice(&written).unwrap(), &boot);
     assert_eq!(count(&mut servers, NOW.plus(every / 2)), ["/s/gone"]);
+    let mut rebooted = Servers::default();
+    rebooted.remember(serde_json::from_slice(&written).unwrap(), &other_boot);
+    assert_eq!(count(&mut rebooted, NOW.plus(every / 2)), all);
     assert_eq!(count(&mut servers, NOW.plus(every)), all);
     assert_eq!(count(&mut servers, NOW), all, "an answer from the future is none");
     let other = HttpRegistry { every: every * 2, ..http.clone() };
