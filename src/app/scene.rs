@@ -237,7 +237,7 @@ impl Scene for Stand<'_, '_> {
             facts: &facts,
             sockets: sockets.as_ref(),
         };
-        match admit(&self.ground(teardown, &self.look, &[]), &candidate, joined) {
+        match admit(&self.ground(teardown, &self.look, &teardown.members), &candidate, joined) {
             Ok(member) => Admission::Join(member),
             Err(why) => Admission::Spare(why),
         }

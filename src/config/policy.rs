@@ -48,6 +48,8 @@ pub struct Confirm {
     pub apart: Duration,
     /// Younger trees are left alone.
     pub min_age: Duration,
+    /// A lease's holder that nobody saw alive at this age was perhaps an errand. As `min-age` in the file.
+    pub errand: Duration,
     /// No answer in time is unknown.
     pub probe_timeout: Duration,
 }

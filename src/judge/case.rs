@@ -16,6 +16,7 @@ use crate::model::question::{
 };
 use crate::model::table::Row;
 
+use super::leased::claimed;
 use super::ledger::Ledger;
 use super::protect::protected;
 use super::rule::{Blank, Found};
@@ -192,8 +193,9 @@ impl<'a> Case<'a> {
     /// Returns those inside, but for whomever else stays behind, with all that hangs on it.
     fn inside_but(&self, stays: impl Fn(&Row) -> bool) -> BTreeSet<ProcessId> {
         let table = &self.look.snapshot.table;
-        let protected: BTreeSet<ProcessId> =
+        let mut protected: BTreeSet<ProcessId> =
             protected(self.look, self.config, self.tree).into_iter().map(|(id, _)| id).collect();
+        protected.extend(claimed(self));
         let tree: BTreeSet<i32> = self.tree.iter().map(|id| id.pid.number()).collect();
         let mut inside = BTreeSet::from([self.root.id]);
         let mut numbers = BTreeSet::from([self.root.id.pid.number()]);

@@ -238,7 +238,13 @@ fn config() -> Config {
     let seconds = Duration::from_secs;
     Config {
         mode: Mode::Reap,
-        confirm: Confirm { looks: 2, apart: seconds(10), min_age: seconds(60), probe_timeout: seconds(2) },
+        confirm: Confirm {
+            looks: 2,
+            apart: seconds(10),
+            min_age: seconds(60),
+            errand: seconds(60),
+            probe_timeout: seconds(2),
+        },
         limits: Limits { trees_per_sweep: 2, processes_per_tree: 4, same_cause: 2 },
         ladder: Ladder(vec![Rung { signal: Signal::Kill, grace: seconds(3) }]),
         keep: Keep::default(),
