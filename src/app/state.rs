@@ -193,7 +193,7 @@ impl State {
 }
 
 /// Says whether something is ours and nobody else may write it.
-fn trusted(path: &Path, stat: &rustix::fs::Stat) -> Result<(), StateError> {
+pub(super) fn trusted(path: &Path, stat: &rustix::fs::Stat) -> Result<(), StateError> {
     let refuse = |why| Err(StateError::Untrusted { path: path.to_owned(), why });
     if stat.st_uid != rustix::process::geteuid().as_raw() {
         return refuse("it belongs to another user");

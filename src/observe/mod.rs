@@ -22,13 +22,14 @@ use std::time::Duration;
 
 use bstr::BString;
 
-use crate::model::id::{BootId, ProcessId};
+use crate::model::facts::Namespaces;
+use crate::model::id::{BootId, Pid, ProcessId};
 use crate::model::known::{Known, Reason, Unknown};
 use crate::model::lease::Leases;
 use crate::model::look::{Arguments, Gap, Scope, Snapshot};
 use crate::model::moment::Clocks;
 use crate::model::question::{Answer, Question};
-use crate::model::table::Table;
+use crate::model::table::{Row, Table};
 
 use arguments::Memory;
 use aside::{Aside, Reply, Request};
@@ -259,6 +260,27 @@ pub fn clocks() -> Clocks {
     processes::clocks()
 }
 
+/// Returns the row of whoever bears a number in our own pid namespace; nothing where nobody does. One process and no
+/// table: for what must be quick.
+pub fn bearer(pid: Pid) -> Known<Option<Row>> {
+    processes::bearer(pid)
+}
+
+/// Returns the arguments of one process. Where its memory is locked, this hangs for as long as it is.
+pub fn arguments_of(id: ProcessId) -> Known<Vec<BString>> {
+    processes::arguments(id)
+}
+
+/// Returns this run of the kernel.
+pub fn boot() -> Result<BootId, ObserveError> {
+    processes::boot_id()
+}
+
+/// Returns our own namespaces.
+pub fn namespaces() -> Known<Namespaces> {
+    processes::own(Scope::User, None).namespaces
+}
+
 fn read_arguments(aside: &mut Aside, ids: &[ProcessId]) -> Vec<Known<Vec<BString>>> {
     let requests: Vec<Request> = ids.iter().map(|&id| Request::Arguments(id)).collect();
     let replies = aside.ask(&requests).into_iter();
@@ -288,7 +310,7 @@ fn misfit() -> Unknown {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::id::{Pid, Start, Uid};
+    use crate::model::id::{Start, Uid};
 
     #[test]
     fn who_shows_no_arguments_is_counted_and_who_went_is_not() {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::id::{BootId, Pid, ProcessId, Start};
 
-use super::{Bound, Covers, Holder, Lease, LeaseFile, LeaseId, Leftovers, Release, Run, RunChannel};
+use super::{Bound, Covers, Holder, Lease, LeaseFile, LeaseId, Release, Run};
 
 /// The version that is read and written.
 const VERSION: u32 = 1;
@@ -16,8 +16,12 @@ const VERSION: u32 = 1;
 /// A lease file is read no further than this, bytes.
 pub const LARGEST: usize = 64 * 1024;
 
-/// The longest a lease may go without being renewed, seconds: a year.
-const LONGEST: u64 = 366 * 86_400;
+/// The longest a lease may go without being renewed: a year.
+pub const LONGEST: Duration = Duration::from_hours(366 * 24);
+
+/// The members of the file that mean something in this version.
+pub const MEMBERS: [&str; 11] =
+    ["v", "id", "bound", "ttl", "holder", "covers", "labels", "note", "released", "reason", "run"];
 
 /// The most members that a list or a map of a lease may have.
 const MOST: usize = 1_000;
@@ -128,8 +132,8 @@ fn check(stem: &BStr, written: Written, file: LeaseFile) -> Result<Lease, String
     }
     let bound = match (written.bound, written.ttl, &written.holder) {
         (Some(WrittenBound::Ttl) | None, Some(seconds), _) => {
-            if !(1..=LONGEST).contains(&seconds) {
-                return Err(format!("`ttl` is whole seconds, from 1 to {LONGEST}"));
+            if !(1..=LONGEST.as_secs()).contains(&seconds) {
+                return Err(format!("`ttl` is whole seconds, from 1 to {}", LONGEST.as_secs()));
             }
             Bound::Ttl(Duration::from_secs(seconds))
         }
@@ -216,6 +220,7 @@ pub fn print(lease: &Lease) -> String {
 mod tests {
     use super::*;
     use crate::model::id::{FileId, Uid};
+    use crate::model::lease::{Leftovers, RunChannel};
 
     fn file() -> LeaseFile {
         LeaseFile { owner: Uid(1000), file: FileId { dev: 1, ino: 2 }, modified: 3 }

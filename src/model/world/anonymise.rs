@@ -110,6 +110,7 @@ impl Anonymiser {
                 Kept::Directory { path } => *path = self.text(path),
             }
         }
+        self.leases(&mut clean.snapshot.leases, epoch);
         clean.answers = look
             .answers
             .iter()
@@ -118,19 +119,23 @@ impl Anonymiser {
         clean
     }
 
-    fn boot(&mut self, boot: &BootId) -> BootId {
+    pub(super) fn boot(&mut self, boot: &BootId) -> BootId {
         let next = self.boots.len() + 1;
         BootId(format!("boot-{}", self.boots.entry(boot.0.clone()).or_insert(next)))
     }
 
-    fn known<T, U>(&mut self, value: &Known<T>, clean: impl FnOnce(&mut Self, &T) -> U) -> Known<U> {
+    pub(super) fn known<T, U>(
+        &mut self,
+        value: &Known<T>,
+        clean: impl FnOnce(&mut Self, &T) -> U,
+    ) -> Known<U> {
         match value {
             Ok(value) => Ok(clean(self, value)),
             Err(why) => Err(self.unknown(why)),
         }
     }
 
-    fn unknown(&mut self, why: &Unknown) -> Unknown {
+    pub(super) fn unknown(&mut self, why: &Unknown) -> Unknown {
         Unknown { reason: why.reason, what: self.prose(&why.what) }
     }
 
@@ -180,11 +185,9 @@ impl Anonymiser {
                 }
             }
             Answer::Holders(_) | Answer::Owner(_) | Answer::Activity(_) | Answer::Terminals(_) => {}
-            Answer::Registered(registered) => {
-                if let Registered::Over(text) = registered {
-                    *text = self.prose(text);
-                }
-            }
+            Answer::Registered(Registered::Over(text)) => *text = self.text(text.as_bytes()).to_string(),
+            Answer::Registered(Registered::Listed { holder: Some(holder) }) => **holder = self.holder(holder),
+            Answer::Registered(Registered::Listed { holder: None } | Registered::NotListed { .. }) => {}
         }
         clean
     }
@@ -250,7 +253,7 @@ impl Anonymiser {
     }
 
     /// Cleans an argument, a path or a value, atom by atom.
-    fn text(&mut self, text: &[u8]) -> BString {
+    pub(super) fn text(&mut self, text: &[u8]) -> BString {
         let text: BString = match &self.home {
             Some(home) if home.len() > 1 => text.replace(&home[..], HOME).into(),
             Some(_) | None => text.into(),
@@ -307,7 +310,7 @@ impl Anonymiser {
         clean
     }
 
-    fn replaced(&mut self, name: &[u8]) -> BString {
+    pub(super) fn replaced(&mut self, name: &[u8]) -> BString {
         if is_replaced(name) {
             return name.into();
         }
@@ -322,11 +325,16 @@ impl Anonymiser {
         let user = home.rfind_byte(b'/').map_or(&b""[..], |at| &home[at + 1..]);
         let own =
             |word: &str| word.bytes().all(|byte| byte.is_ascii_alphabetic() || b".,;()-".contains(&byte));
+        // What stands in quotes is somebody else's, plain words too: a parser quotes the file that it read.
+        let mut quoted = false;
         let words = text.split(' ').map(|word| {
+            let quotes = word.bytes().filter(|byte| b"\"`".contains(byte)).count();
+            let foreign = quoted || quotes > 0;
+            quoted ^= quotes % 2 == 1;
             let bare = word.trim_matches(['.', ',', ';', '(', ')', '\'']);
             if !user.is_empty() && bare.as_bytes() == user {
                 "user".to_owned()
-            } else if own(word) {
+            } else if !foreign && own(word) {
                 word.to_owned()
             } else {
                 self.text(word.as_bytes()).to_string()

@@ -16,7 +16,7 @@ use crate::model::question::{
 
 use super::rows::{self, Person, argv, named};
 use super::words::Word;
-use super::{Manner, defaults, terms};
+use super::{Manner, defaults, leases, terms};
 
 /// What a statement is read against.
 struct Reader<'a> {
@@ -82,7 +82,7 @@ pub(super) fn read(
         ("owner", [of, pid, who]) => reader.owner(of, pid, who),
         ("terminals", [of, rest @ ..]) => reader.terminals(of, rest),
         ("activity", [of, rest @ ..]) => reader.activity(of, rest),
-        _ => Err(format!("'{}' is no statement of this form", first.text)),
+        _ => leases::read(reader.look, people, words, manner),
     }
 }
 

@@ -18,11 +18,27 @@
 //!   owner 4242 883 absent
 //!   terminals 900 pts/3                     # whose master side it holds; none by default
 //!   facts 4243 ?denied                      # any question can be unknown, and so can any single fact
+//!   lease gw-1 holder=4242 start=here env=gw-1 age=61s label.session=x
+//!   cookie 4243 gw-1                        # its REAPD_LEASE, looked for and found; or ?denied
+//!   faulty-lease n-81 ?unsupported:"line 1, column 9: expected value"
+//!   registered 4242 nodes /run/nodes/*.json 77 others=3
 //! look after 10s as before                  # only what changed
 //!   gone 4243
+//!   lease gw-1 holder=4242 start=here env=gw-1 released="session end"
+//!   no-lease n-81
 //! ```
 //!
 //! A word `?reason` or `?reason:"what was read"` stands wherever something is not known; `-` stands for the default.
+//!
+//! `lease ID` says any of: `bound=holder|ttl` (by default what `ttl=30s` or `holder=PID` means), `covers=PID,PID`,
+//! `env=TEXT`, `label.NAME=TEXT` (`label-name=TEXT label-value=TEXT` where the name is no plain word), `note=TEXT`,
+//! `released` or `released=WHY`; of its file `owner=UID file=DEVICE:INODE modified=NANOSECONDS` (the looking user's,
+//! made from the name, 0); of its holder, after `holder=PID` and none of it by default, `start=STAMP|here boot=ID
+//! pidns=INODE timens=INODE host=NAME age=SPAN`; of `reapd run`, `watcher=PID command=PID leftovers=reap|report
+//! channel=stdio|none`. `start=here` is whoever bears the number at this look. Saying a lease again replaces it whole;
+//! `no-lease ID [owner=UID]` and `no-cookie PID` end what `as before` carried on, and a cookie goes with its process.
+//! In a world written by hand a cookie stands in the facts' environment too. A registry's answer is `listed` (with
+//! what it says of a holder), `over=WHY`, `others=NUMBER` or `?reason`; of a server, PLACE is `-`.
 //!
 //! A world written by hand says only what is not boring. What it leaves out about a process is what a quiet live
 //! daemon would show: facts readable, standing linked in `/`, nobody tracing, standard streams on `/dev/null`,
@@ -33,6 +49,7 @@
 mod anonymise;
 mod answers;
 mod defaults;
+mod leases;
 mod parse;
 mod print;
 mod rows;

@@ -11,10 +11,11 @@ use crate::model::known::Known;
 use crate::model::look::{Arguments, Look, Scope};
 use crate::model::question::{
     Answer, Census, Channel, ChannelKind, Family, FarEnd, Holders, Owner, Parent, PathAnswer, Peer, Question,
-    Registered, Sockets, TerminalFate,
+    Sockets, TerminalFate,
 };
 use crate::model::table::{Kernel, Row, State};
 
+use super::leases;
 use super::words::{known, quote, span, unknown};
 
 /// Returns a strict world of this one look; [`super::parse()`] reads the very same look from it.
@@ -67,6 +68,7 @@ fn print_look(text: &mut String, look: &Look) {
         let cure = gap.cure.as_ref().map_or("-".to_owned(), |cure| quote(cure.as_bytes()));
         line!(text, "  gap {} {} {cure}", quote(gap.source.as_bytes()), unknown(&gap.why));
     }
+    text.push_str(&leases::print(look));
     for mark in &look.marks {
         print_mark(text, look, mark);
     }
@@ -158,7 +160,7 @@ fn cells(look: &Look, row: &Row) -> [String; 16] {
 }
 
 /// Returns a process as a word: its number where that names it at this look, else with its start.
-fn name(look: &Look, id: ProcessId) -> String {
+pub(super) fn name(look: &Look, id: ProcessId) -> String {
     if look.snapshot.table.get(id).is_some() {
         id.pid.to_string()
     } else {
@@ -170,7 +172,7 @@ fn namespaces(ns: &Namespaces) -> String {
     format!("{}:{}:{}:{}:{}", ns.pid, ns.mount, ns.net, ns.time, ns.user)
 }
 
-fn file(file: FileId) -> String {
+pub(super) fn file(file: FileId) -> String {
     format!("{}:{}", file.dev, file.ino)
 }
 
@@ -200,6 +202,7 @@ fn print_answer(text: &mut String, look: &Look, question: &Question, answer: &Kn
         Question::Activity(id) => format!("activity {}", name(look, *id)),
         Question::Terminals(id) => format!("terminals {}", name(look, *id)),
         Question::Registered { of, registry, place, key } => {
+            let registry = quote(registry.as_bytes());
             format!("registered {} {registry} {} {}", name(look, *of), quote(place), quote(key))
         }
     };
@@ -230,11 +233,7 @@ fn print_answer(text: &mut String, look: &Look, question: &Question, answer: &Kn
                 terminals.iter().flat_map(|tty| [" ".to_owned(), tty.to_string()]).collect();
             line!(text, "  {asked}{numbers}");
         }
-        Answer::Registered(registered) => match registered {
-            Registered::Listed { .. } => line!(text, "  {asked} listed"),
-            Registered::Over(why) => line!(text, "  {asked} over={}", quote(why.as_bytes())),
-            Registered::NotListed { others } => line!(text, "  {asked} others={others}"),
-        },
+        Answer::Registered(registered) => line!(text, "  {asked} {}", leases::registered(registered)),
         Answer::Activity(activity) => {
             line!(text, "  {asked} read={} written={}", activity.read, activity.written);
         }

@@ -336,10 +336,14 @@ fn fill_one(
 
 /// Returns the identity of a process that a statement names by number, or by number and start.
 pub(super) fn named(people: &BTreeMap<Pid, Person>, word: &Word) -> Result<ProcessId, String> {
-    let text = word.string()?;
+    named_text(people, &word.string()?)
+}
+
+/// Returns the identity that such a text names.
+pub(super) fn named_text(people: &BTreeMap<Pid, Person>, text: &str) -> Result<ProcessId, String> {
     let (number, start) = match text.split_once('@') {
         Some((number, start)) => (number, Some(start)),
-        None => (text.as_str(), None),
+        None => (text, None),
     };
     let pid =
         number.parse().ok().and_then(Pid::new).ok_or_else(|| format!("'{text}' is no process number"))?;

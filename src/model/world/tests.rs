@@ -19,6 +19,8 @@ use crate::model::moment::*;
 use crate::model::question::*;
 use crate::model::table::*;
 
+mod leases;
+
 fn same(a: &Look, b: &Look) -> Result<(), TestCaseError> {
     prop_assert_eq!(&a.snapshot.boot, &b.snapshot.boot);
     prop_assert_eq!(a.snapshot.began, b.snapshot.began);
@@ -27,6 +29,7 @@ fn same(a: &Look, b: &Look) -> Result<(), TestCaseError> {
     prop_assert_eq!(&a.snapshot.own, &b.snapshot.own);
     prop_assert_eq!(&a.snapshot.configured, &b.snapshot.configured);
     prop_assert_eq!(&a.snapshot.gaps, &b.snapshot.gaps);
+    prop_assert_eq!(&a.snapshot.leases, &b.snapshot.leases);
     prop_assert_eq!(&a.reapers, &b.reapers);
     prop_assert_eq!(&a.answers, &b.answers);
     prop_assert_eq!(&a.marks, &b.marks);
@@ -242,6 +245,15 @@ fn fit<A: Clone + std::fmt::Debug + 'static>(
     (question, known(answer)).prop_map(move |(question, answer)| (question, answer.map(wrap)))
 }
 
+fn registry_question() -> impl Strategy<Value = Question> {
+    (id(), text(), bytes(), bytes()).prop_map(|(of, registry, place, key)| Question::Registered {
+        of,
+        registry,
+        place,
+        key,
+    })
+}
+
 fn answered() -> BoxedStrategy<(Question, Known<Answer>)> {
     let census = prop_oneof![Just(Census::Whole), any::<u32>().prop_map(Census::Partial)];
     let holders = (vec(id(), 0..3), census).prop_map(|(seen, census)| Holders { seen, census });
@@ -258,6 +270,7 @@ fn answered() -> BoxedStrategy<(Question, Known<Answer>)> {
         fit((id(), pid()).prop_map(|(of, pid)| Question::Owner { of, pid }), owner, Answer::Owner),
         fit(id().prop_map(Question::Activity), activity, Answer::Activity),
         fit(id().prop_map(Question::Terminals), vec(any::<i32>(), 0..3), Answer::Terminals),
+        fit(registry_question(), leases::registered(), Answer::Registered),
     ]
     .boxed()
 }
@@ -296,8 +309,9 @@ fn look() -> BoxedStrategy<Look> {
         why: Unknown::new(reason, what),
         cure,
     });
-    let snapshot = (text(), clocks, vec(row(), 0..6), arguments, own, vec(server, 0..2), vec(gap, 0..2))
-        .prop_map(|(boot, began, rows, arguments, own, configured, gaps)| {
+    let more = (vec(server, 0..2), leases::leases(), vec(gap, 0..2));
+    let snapshot = (text(), clocks, vec(row(), 0..6), arguments, own, more).prop_map(
+        |(boot, began, rows, arguments, own, (configured, leases, gaps))| {
             let arguments =
                 arguments.into_iter().map(|(id, (uid, argv))| Arguments { id, uid: Uid(uid), argv });
             Snapshot {
@@ -307,10 +321,11 @@ fn look() -> BoxedStrategy<Look> {
                 arguments: arguments.collect(),
                 own,
                 configured,
-                leases: crate::model::lease::Leases::default(),
+                leases,
                 gaps,
             }
-        });
+        },
+    );
     (snapshot, vec(answered(), 0..6), vec(mark(), 0..2), proptest::collection::btree_set(pid(), 0..3))
         .prop_map(|(snapshot, answers, marks, reapers)| {
             let mut look = Look::new(snapshot);

@@ -30,7 +30,9 @@ mod pinned;
 mod scan;
 
 #[cfg(target_os = "macos")]
-pub(in crate::observe) use facts::{activity, arguments, channel, facts, holders, owner, sockets, terminals};
+pub(in crate::observe) use facts::{
+    activity, arguments, bearer, channel, facts, holders, owner, sockets, terminals,
+};
 #[cfg(target_os = "macos")]
 pub(in crate::observe) use host::{boot_id, clocks, gaps, own, prepare_aside};
 #[cfg(target_os = "macos")]
