@@ -75,9 +75,9 @@ impl<'a> Roots<'a> {
 
     /// Says whether a process may be one, as far as the snapshot tells.
     pub(super) fn may_hold(&self, look: &Look, row: &Row) -> bool {
-        self.0.as_ref().is_some_and(|covering| {
-            covering.naming(row.id).into_iter().any(|lease| may_be(look, lease, row))
-        })
+        self.0
+            .as_ref()
+            .is_some_and(|covering| covering.naming(row.id).into_iter().any(|lease| may_be(look, lease, row)))
     }
 }
 
