@@ -49,6 +49,7 @@ impl Desk {
             aside: PathBuf::from(env!("CARGO_BIN_EXE_reapd")),
             home: None,
             leases,
+            registries: Vec::new(),
         });
         Desk { base, observer: observer.unwrap() }
     }
