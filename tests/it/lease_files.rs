@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _, chown, symlink};
-use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -394,9 +393,9 @@ fn cookies_are_found_and_followed_through_an_exec_f4() {
     );
     assert!(Command::new("mkfifo").arg(desk.base.path().join("go.fifo")).status().unwrap().success());
     let changing = Started::new(Command::new("bash").args(["-c", &script]).env(COOKIE, "gw-1"));
-    let wiped = Started::new(Command::new("sleep").arg0("wiped").arg("300").env_clear());
+    let wiped = Started::new(Command::new("env").args(["-i", "sleep", "300"]).env(COOKIE, "gw-1"));
     wait_for("the processes", || {
-        carrier.is_running("sleep") && plain.is_running("sleep") && changing.is_running("bash")
+        [&carrier, &plain, &wiped].iter().all(|one| one.is_running("sleep")) && changing.is_running("bash")
     });
 
     let before = desk.look();
