@@ -71,7 +71,8 @@ impl Leasing {
         let mut leases = Leases::default();
         let mut gaps = Vec::new();
         for asked in &mut self.places {
-            let reply = if asked.rest == 0 {
+            let is_asked = asked.rest == 0;
+            let reply = if is_asked {
                 replies.next().unwrap_or_else(|| Err(Unknown::new(Reason::NotAsked, "reading it")))
             } else {
                 asked.rest -= 1;
@@ -83,7 +84,7 @@ impl Leasing {
                     asked.place.unknown(super::misfit(), "it will be tried again at the next look")
                 }
                 Err(why) if why.reason == Reason::Hung => {
-                    if asked.rest == 0 {
+                    if is_asked {
                         asked.rest = TURNS;
                     }
                     asked.place.unknown(why, "mend or unmount its file system, or name another directory")
