@@ -144,8 +144,8 @@ mod tests {
         Err(Unknown::new(Reason::Hung, "reading it"))
     }
 
-    fn empty() -> Known<Reply> {
-        Ok(Reply::Leases(Box::default()))
+    fn empty() -> Reply {
+        Reply::Leases(Box::default())
     }
 
     #[test]
@@ -153,12 +153,12 @@ mod tests {
         let directory = |path: &str| LeaseDirectory { path: path.into(), owner: Uid(7) };
         let mut leasing = Leasing::new(&[directory("/a"), directory("/b")]);
         assert_eq!(leasing.requests().len(), 2);
-        let (leases, gaps) = leasing.take(vec![hung(), empty()]);
+        let (leases, gaps) = leasing.take(vec![hung(), Ok(empty())]);
         assert_eq!((leases.faulty.len(), gaps.len()), (1, 1));
         assert_eq!((leases.faulty[0].owner, &leases.faulty[0].stem[..]), (Some(Uid(7)), &b""[..]));
         for _ in 0..TURNS {
             assert_eq!(leasing.requests().len(), 1);
-            let (leases, gaps) = leasing.take(vec![empty()]);
+            let (leases, gaps) = leasing.take(vec![Ok(empty())]);
             assert_eq!(
                 (leases.faulty.len(), gaps.len()),
                 (1, 1),
@@ -166,7 +166,7 @@ mod tests {
             );
         }
         assert_eq!(leasing.requests().len(), 2);
-        assert_eq!(leasing.take(vec![empty(), empty()]), (Leases::default(), Vec::new()));
+        assert_eq!(leasing.take(vec![Ok(empty()), Ok(empty())]), (Leases::default(), Vec::new()));
     }
 
     #[test]
