@@ -171,6 +171,11 @@ mod tests {
 pub enum Lease {
     /// Make a lease and print its id, and nothing else.
     Acquire(Acquire),
+    /// Say that a lease is still wanted, as touching its file does.
+    Renew {
+        /// The lease.
+        id: String,
+    },
     /// Say that a lease is over; what it covers goes at the next sweep, or at once with --wait.
     Release {
         /// The lease.
@@ -241,7 +246,7 @@ pub struct Run {
     /// Say on stderr what is done.
     #[arg(short, long)]
     pub verbose: bool,
-    /// The command and its arguments, after `--`.
-    #[arg(required = true, last = true, value_name = "COMMAND")]
+    /// The command and its arguments; after `--`, or from the first word that is no flag.
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     pub command: Vec<std::ffi::OsString>,
 }

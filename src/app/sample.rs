@@ -116,6 +116,7 @@ pub(super) fn config() -> Config {
             looks: 2,
             apart: Duration::from_secs(10),
             min_age: Duration::from_mins(1),
+            errand: Duration::from_mins(1),
             probe_timeout: Duration::from_secs(2),
         },
         limits: Limits { trees_per_sweep: 20, processes_per_tree: 500, same_cause: 5 },

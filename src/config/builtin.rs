@@ -1,7 +1,7 @@
 //! The policies that come with the program, written in the language itself.
 
 /// Each file defines exactly the policy that it is named for.
-const ALL: [(&str, &str); 11] = [
+const ALL: [(&str, &str); 12] = [
     ("agent-shell", include_str!("builtin/agent-shell.toml")),
     ("codex-broker", include_str!("builtin/codex-broker.toml")),
     ("deleted-worktree", include_str!("builtin/deleted-worktree.toml")),
@@ -9,6 +9,7 @@ const ALL: [(&str, &str); 11] = [
     ("executor-tool", include_str!("builtin/executor-tool.toml")),
     ("headless-browser", include_str!("builtin/headless-browser.toml")),
     ("language-server", include_str!("builtin/language-server.toml")),
+    ("lease", include_str!("builtin/lease.toml")),
     ("mcp-debugger", include_str!("builtin/mcp-debugger.toml")),
     ("mcp-debugger-adapter", include_str!("builtin/mcp-debugger-adapter.toml")),
     ("mcp-debugger-jvm", include_str!("builtin/mcp-debugger-jvm.toml")),

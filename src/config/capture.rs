@@ -36,7 +36,8 @@ pub fn capture(
         .collect()
 }
 
-fn is_fit(value: &[u8]) -> bool {
+/// Says whether a captured text is one that a template may take.
+pub(crate) fn is_fit(value: &[u8]) -> bool {
     // C1 controls move cursors too; in UTF-8 they are 0xC2 0x80..0x9F.
     let c1 = value.windows(2).any(|pair| pair[0] == 0xC2 && (0x80..0xA0).contains(&pair[1]));
     !value.is_empty() && value.len() <= LONGEST && !value.iter().any(u8::is_ascii_control) && !c1

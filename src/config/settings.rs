@@ -47,6 +47,7 @@ impl Default for Settings {
                 looks: 2,
                 apart: seconds(10),
                 min_age: seconds(60),
+                errand: seconds(60),
                 probe_timeout: seconds(2),
             },
             limits: Limits { trees_per_sweep: 20, processes_per_tree: 500, same_cause: 5 },
@@ -59,17 +60,17 @@ impl Default for Settings {
     }
 }
 
-/// The sections, `process` included.
-const SECTIONS: [&str; 9] =
-    ["mode", "confirm", "limits", "escalation", "keep", "scope", "builtin", "journal", "process"];
+/// The sections, `process` and `registry` included.
+const SECTIONS: [&str; 10] =
+    ["mode", "confirm", "limits", "escalation", "keep", "scope", "builtin", "journal", "process", "registry"];
 
 /// Sections that a later version will know.
-const LATER: [&str; 6] = ["daemon", "docker", "registry", "metrics", "hook", "container"];
+const LATER: [&str; 5] = ["daemon", "docker", "metrics", "hook", "container"];
 
 /// Built-in policies that a later version will know.
-const LATER_BUILTIN: [&str; 3] = ["codex-broker-idle", "docker-run", "lease"];
+const LATER_BUILTIN: [&str; 2] = ["codex-broker-idle", "docker-run"];
 
-/// Reads everything but `[process.*]`.
+/// Reads everything but `[process.*]` and `[registry.*]`.
 pub(super) fn read(reader: &mut Reader<'_>, top: &DeTable<'_>, home: Option<&BStr>) -> Settings {
     let mut settings = Settings::default();
     reader.unknown_keys(top, &SECTIONS, &LATER);
@@ -179,6 +180,7 @@ fn confirm(reader: &mut Reader<'_>, table: &DeTable<'_>, confirm: &mut Confirm) 
     }
     keep_if(&mut confirm.apart, table.get("apart").and_then(|node| above_zero(reader, node)));
     keep_if(&mut confirm.min_age, table.get("min-age").and_then(|node| reader.duration(node)));
+    confirm.errand = confirm.min_age;
     keep_if(&mut confirm.probe_timeout, table.get("probe-timeout").and_then(|node| above_zero(reader, node)));
 }
 

@@ -13,7 +13,7 @@ use crate::model::ownership::{Parentage, descendants, parentage};
 use crate::model::table::Row;
 
 use super::case::{Other, Standing};
-use super::leased;
+use super::leased::{self, Roots};
 use super::mcp;
 use super::protect;
 
@@ -45,13 +45,14 @@ pub fn candidates(look: &Look, config: &Config) -> Candidates {
     let table = &look.snapshot.table;
     let fixed = protect::Fixed::new(look);
     let index = Index::new(config);
+    let leased = Roots::new(look);
     let mut matched: Vec<(ProcessId, usize)> = Vec::new();
     let mut protected: BTreeSet<ProcessId> = BTreeSet::new();
     let mut fitting = Vec::new();
     for arguments in &look.snapshot.arguments {
         let Some(row) = table.get(arguments.id) else { continue };
         let argv: &[BString] = arguments.argv.as_deref().unwrap_or_default();
-        index.fitting(look, row, argv, &mut fitting);
+        index.fitting(look, &leased, row, argv, &mut fitting);
         // Whom no policy concerns, nobody needs to protect: most end here.
         if fitting.is_empty() || row.is_gone() {
             continue;
@@ -132,7 +133,7 @@ impl<'a> Index<'a> {
     }
 
     /// Puts into `found` the policies that may concern a process, each once.
-    fn fitting(&self, look: &Look, row: &Row, argv: &[BString], found: &mut Vec<usize>) {
+    fn fitting(&self, look: &Look, leased: &Roots<'_>, row: &Row, argv: &[BString], found: &mut Vec<usize>) {
         found.clear();
         let written = written_out(argv);
         let named = written.first().map(|first| program_name(first.as_bstr()));
@@ -143,7 +144,7 @@ impl<'a> Index<'a> {
             .chain(self.by_name.get(row.name()))
             .flatten();
         for &(policy, form) in by_name.chain(&self.others) {
-            if !found.contains(&policy) && may_fit(form, look, row, argv) {
+            if !found.contains(&policy) && may_fit(form, look, leased, row, argv) {
                 found.push(policy);
             }
         }
@@ -163,6 +164,7 @@ pub fn captures(
     let none = BTreeMap::new();
     let env = facts.and_then(|facts| facts.env.as_ref().ok()).unwrap_or(&none);
     let mut values = crate::config::capture::capture(&policy.captures, argv, env);
+    values.extend(leased::labels(policy, look, root));
     values.insert("pid".into(), root.pid.to_string().into());
     if let Some(cwd) = facts.and_then(|facts| facts.cwd.as_ref().ok()) {
         values.insert("cwd".into(), cwd.path.clone());
@@ -176,7 +178,7 @@ pub fn captures(
 /// Says whether freshly read facts still fit the policy. Unknown facts do not.
 pub fn still_fits(policy: &Policy, look: &Look, row: &Row, facts: &Facts) -> bool {
     policy.matches.iter().any(|form| match form {
-        Match::Leased => leased::may_be_root(look, row, Some(facts)),
+        Match::Leased => leased::may_be_root(look, row, facts),
         Match::Shape { .. } | Match::McpConfigured => facts.argv.as_ref().is_ok_and(|argv| {
             let exe = facts.exe.as_ref().ok().map(|exe| exe.path.as_bstr());
             fits(form, look, argv, exe)
@@ -191,10 +193,10 @@ pub fn still_fits(policy: &Policy, look: &Look, row: &Row, facts: &Facts) -> boo
     })
 }
 
-fn may_fit(form: &Match, look: &Look, row: &Row, argv: &[BString]) -> bool {
+fn may_fit(form: &Match, look: &Look, leased: &Roots<'_>, row: &Row, argv: &[BString]) -> bool {
     match form {
         Match::Shape { .. } | Match::McpConfigured => fits(form, look, argv, Some(row.name().as_bstr())),
-        Match::Leased => leased::may_be_root(look, row, None),
+        Match::Leased => leased.may_hold(look, row),
         // Where it stands is not known yet; only those without a living parent can be roots of such a tree.
         Match::Roots(_) => adopted(look, row),
     }

@@ -12,10 +12,11 @@ use crate::model::look::Look;
 use crate::model::ownership::{Parentage, is_parent_hidden, parentage};
 use crate::model::question::{
     Activity, Answer, Channel, Connection, Family, Holders, Listener, Owner, PathAnswer, Peer, Question,
-    Sockets,
+    Registered, Sockets,
 };
 use crate::model::table::Row;
 
+use super::leased::claimed;
 use super::ledger::Ledger;
 use super::protect::protected;
 use super::rule::{Blank, Found};
@@ -146,6 +147,18 @@ impl<'a> Case<'a> {
         Ok(terminals)
     }
 
+    /// Returns what a registry of somebody else's says of a key; `place` is empty for a server.
+    pub fn registered(&self, registry: &str, place: BString, key: &BStr) -> Found<&'a Registered> {
+        let question = Question::Registered {
+            of: self.root.id,
+            registry: registry.to_owned(),
+            place,
+            key: key.to_owned(),
+        };
+        let Answer::Registered(registered) = self.answer(question)? else { return Err(misfit()) };
+        Ok(registered)
+    }
+
     /// Returns the sockets of one process.
     pub fn sockets_of(&self, id: ProcessId) -> Found<&'a Sockets> {
         let Answer::Sockets(sockets) = self.answer(Question::Sockets(id))? else { return Err(misfit()) };
@@ -180,8 +193,9 @@ impl<'a> Case<'a> {
     /// Returns those inside, but for whomever else stays behind, with all that hangs on it.
     fn inside_but(&self, stays: impl Fn(&Row) -> bool) -> BTreeSet<ProcessId> {
         let table = &self.look.snapshot.table;
-        let protected: BTreeSet<ProcessId> =
+        let mut protected: BTreeSet<ProcessId> =
             protected(self.look, self.config, self.tree).into_iter().map(|(id, _)| id).collect();
+        protected.extend(claimed(self));
         let tree: BTreeSet<i32> = self.tree.iter().map(|id| id.pid.number()).collect();
         let mut inside = BTreeSet::from([self.root.id]);
         let mut numbers = BTreeSet::from([self.root.id.pid.number()]);

@@ -20,6 +20,10 @@ use crate::model::verdict::{LineList, Verdict, Verdicts};
 use super::Notes;
 use super::candidates::Candidates;
 
+mod leases;
+
+pub use leases::Pin;
+
 /// More drift than this between two clocks is a suspend or a step. Slewing and the rounding of three reads stay far
 /// below it.
 const DRIFT: Duration = Duration::from_secs(2);
@@ -45,6 +49,8 @@ pub struct Ledger {
     rhythm: Option<Duration>,
     // Invariant: sorted by (root, policy), no pair twice.
     records: Vec<Record>,
+    #[serde(default)]
+    leases: leases::Leases,
 }
 
 /// What is remembered of one tree under one policy.
@@ -175,6 +181,7 @@ impl Ledger {
             record.lasting.clear();
             record.activity = None;
         }
+        self.leases.rearm();
     }
 
     /// Drops every suspicion of one root: an unfinished teardown is judged anew from the first look.
@@ -224,6 +231,7 @@ impl Ledger {
         }
         self.remember_activity(look, candidates, now);
         self.remember_answers(look);
+        self.leases.remember(look);
     }
 
     fn remember_activity(&mut self, look: &Look, candidates: &Candidates, now: Moment) {

@@ -107,5 +107,6 @@ pub fn judge(look: &Look, config: &Config, candidates: &Candidates, ledger: &Led
             verdicts.protected.push((id, why));
         }
     }
+    verdicts.leased = leased::leased(&verdicts, look, ledger, &config.confirm);
     (verdicts, notes)
 }

@@ -11,8 +11,8 @@ use crate::model::rule::Strength;
 use crate::model::table::{Row, State};
 
 use super::case::{Case, gather, known};
-use super::protect;
 use super::rule::{Blank, Finding, Found, Holds};
+use super::{leased, protect};
 
 /// One veto: its name, and a pure function that says *yes* where the tree must be kept.
 struct Veto {
@@ -21,9 +21,10 @@ struct Veto {
 }
 
 /// Every veto, cheapest first. Each has a test below that goes red when its line is removed.
-const ALL: [Veto; 8] = [
+const ALL: [Veto; 9] = [
     Veto { name: "foreign", weigh: foreign },
     Veto { name: "kept", weigh: kept },
+    Veto { name: "leased", weigh: leased::veto },
     Veto { name: "stopped", weigh: stopped },
     Veto { name: "traced", weigh: traced },
     Veto { name: "frozen", weigh: frozen },

@@ -110,6 +110,15 @@ pub struct Look {
     pub marks: Vec<KeepMark>,
 }
 
+impl Gap {
+    /// The source of a gap that hides other users' processes: a number that the table does not show may be theirs.
+    pub const HIDDEN: &str = "other users' processes";
+    /// The source of a gap of processes that are there and could not be read.
+    pub const UNREAD: &str = "the process table";
+    /// Stands in the source of every gap of the lease directories.
+    pub const LEASES: &str = "lease";
+}
+
 impl Look {
     /// Returns a look that has asked nothing yet.
     pub fn new(snapshot: Snapshot) -> Look {

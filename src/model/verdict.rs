@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::evidence::{Cause, Evidence};
 use super::id::{Identity, ProcessId, Uid};
 use super::known::Known;
+use super::lease::LeaseId;
 use super::moment::Moment;
 
 /// The verdict on one tree under one policy.
@@ -129,4 +130,46 @@ pub struct Verdicts {
     /// protected for its own sake, or the policy matches it as well and somebody outside the tree holds its stdin or
     /// stdout.
     pub protected: Vec<(ProcessId, String)>,
+    /// What leases say of members.
+    #[serde(default)]
+    pub leased: Leased,
+}
+
+/// What plan must know of leases; nothing while no tree is condemned.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Leased {
+    /// Every lease that does not count as over.
+    pub claims: Vec<Claim>,
+    /// The leases that cover the root of each condemned tree.
+    pub trees: Vec<TreeLease>,
+}
+
+/// A lease that holds, or of which it is not known: whoever it names goes with no tree but that of its keepers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Claim {
+    /// The lease; nothing where its file could not be understood.
+    pub lease: Option<LeaseId>,
+    /// Its user; nothing where that could not be told, and so everybody's.
+    pub owner: Option<Uid>,
+    /// The cookie of whom it covers.
+    pub cookie: Option<BString>,
+    /// Whom it names, its watcher included.
+    pub processes: Vec<ProcessId>,
+    /// Its living holder and watcher. Empty where they cannot be told.
+    pub keepers: Vec<ProcessId>,
+    /// Why it holds, for a person; a lowercase fragment.
+    pub why: String,
+}
+
+/// A lease that covers the root of a condemned tree.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TreeLease {
+    /// The root.
+    pub root: ProcessId,
+    /// The lease's user.
+    pub owner: Uid,
+    /// The lease.
+    pub lease: LeaseId,
+    /// The cookie of whom it covers.
+    pub cookie: Option<BString>,
 }

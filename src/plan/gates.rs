@@ -9,8 +9,10 @@ use crate::model::escape::escape;
 use crate::model::facts::Facts;
 use crate::model::id::{Pid, ProcessId};
 use crate::model::known::{Known, Reason, Unknown};
+use crate::model::lease::COOKIE;
 use crate::model::look::{Look, Scope};
 use crate::model::ownership::{ancestors, descendants};
+use crate::model::plan::Joined;
 use crate::model::question::{Answer, Question, Sockets};
 
 use super::teardown::Ground;
@@ -80,6 +82,47 @@ impl<'a> Gates<'a> {
             AdmitEnv::Marked { name, value } if env.get(name) == Some(value) => Ok(()),
             AdmitEnv::Marked { .. } => Err("it does not carry the marker of the configured scope".to_owned()),
         }
+    }
+
+    /// Keeps out whom another lease than the tree's own names: its cookie, or itself. A lease whose holder and watcher
+    /// all go with the tree owns nothing outside of it. One that comes by the tree's cookie must carry it still.
+    pub(super) fn pass_leases(
+        &self,
+        id: ProcessId,
+        facts: Known<&Facts>,
+        joined: Joined,
+        is_member: impl Fn(ProcessId) -> bool,
+    ) -> Result<(), String> {
+        let facts = facts.map_err(|unknown| unknown.to_string())?;
+        let env = facts.env.as_ref().map_err(|unknown| format!("which lease it carries: {unknown}"))?;
+        let cookie = env.get(COOKIE.as_bytes().as_bstr());
+        if joined == Joined::Cookie
+            && !self.ground.own_leases().any(|lease| {
+                cookie.is_some() && lease.cookie.as_ref() == cookie && facts.uid == Ok(lease.owner)
+            })
+        {
+            return Err("it does not carry the cookie of the tree's lease any more".to_owned());
+        }
+        for claim in &self.ground.verdicts.leased.claims {
+            let is_theirs = match (claim.owner, &facts.uid) {
+                (Some(owner), Ok(uid)) => owner == *uid,
+                (None, _) | (_, Err(_)) => true,
+            };
+            let names = claim.processes.contains(&id) || cookie.is_some() && claim.cookie.as_ref() == cookie;
+            let is_own = self
+                .ground
+                .own_leases()
+                .any(|own| Some(&own.lease) == claim.lease.as_ref() && Some(own.owner) == claim.owner);
+            let mut others = claim.keepers.iter().filter(|keeper| **keeper != id);
+            let goes_too = !claim.keepers.is_empty() && others.all(|keeper| is_member(*keeper));
+            if is_theirs && names && !is_own && !goes_too {
+                return Err(match &claim.lease {
+                    Some(lease) => format!("it has another lease, {lease}: {}", claim.why),
+                    None => format!("whether its lease holds cannot be told: {}", claim.why),
+                });
+            }
+        }
+        Ok(())
     }
 
     /// Keeps out a process that stands on its own: it leads its session, and has a terminal or can be reached.

@@ -241,7 +241,7 @@ mod tests {
     #[expect(clippy::too_many_lines, reason = "the document is written out whole")]
     fn one_tree_as_a_program_reads_it() {
         let look = Look::new(sample::snapshot(&[]));
-        let verdicts = Verdicts { judgements: vec![sample::judgement(10, "p")], protected: Vec::new() };
+        let verdicts = Verdicts { judgements: vec![sample::judgement(10, "p")], ..Verdicts::default() };
         let plan = Plan { teardowns: vec![sample::teardown(10, "p")], waiting: Vec::new() };
         let seen = Seen {
             look: &look,

@@ -92,7 +92,7 @@ fn lasting(finding: Finding, span: Option<Duration>) -> Finding {
 }
 
 /// Returns a span for a person, in its two largest units.
-fn span(span: Duration) -> String {
+pub(in crate::judge) fn span(span: Duration) -> String {
     let seconds = span.as_secs();
     let parts =
         [(seconds / 86400, "d"), (seconds / 3600 % 24, "h"), (seconds / 60 % 60, "m"), (seconds % 60, "s")];

@@ -16,8 +16,12 @@ const VERSION: u32 = 1;
 /// A lease file is read no further than this, bytes.
 pub const LARGEST: usize = 64 * 1024;
 
-/// The longest a lease may go without being renewed, seconds: a year.
-const LONGEST: u64 = 366 * 86_400;
+/// The longest a lease may go without being renewed: a year.
+pub const LONGEST: Duration = Duration::from_hours(366 * 24);
+
+/// The members of the file that mean something in this version.
+pub const MEMBERS: [&str; 11] =
+    ["v", "id", "bound", "ttl", "holder", "covers", "labels", "note", "released", "reason", "run"];
 
 /// The most members that a list or a map of a lease may have.
 const MOST: usize = 1_000;
@@ -128,8 +132,8 @@ fn check(stem: &BStr, written: Written, file: LeaseFile) -> Result<Lease, String
     }
     let bound = match (written.bound, written.ttl, &written.holder) {
         (Some(WrittenBound::Ttl) | None, Some(seconds), _) => {
-            if !(1..=LONGEST).contains(&seconds) {
-                return Err(format!("`ttl` is whole seconds, from 1 to {LONGEST}"));
+            if !(1..=LONGEST.as_secs()).contains(&seconds) {
+                return Err(format!("`ttl` is whole seconds, from 1 to {}", LONGEST.as_secs()));
             }
             Bound::Ttl(Duration::from_secs(seconds))
         }

@@ -57,7 +57,7 @@ impl<'a> Stage<'a> {
         answer(&mut look, ids.iter().map(|id| Question::Facts(*id)).collect());
         let judgements = ids.iter().map(|id| judgement(&look, *id)).collect();
         Stage {
-            verdicts: Verdicts { judgements, protected: Vec::new() },
+            verdicts: Verdicts { judgements, ..Verdicts::default() },
             config,
             refusal: None,
             interrupt: Interrupt::GoOn,
@@ -160,7 +160,7 @@ impl Scene for Stage<'_> {
             facts: &facts,
             sockets: sockets.as_ref(),
         };
-        match admit(&self.ground(teardown, &look, &[]), &newborn, joined) {
+        match admit(&self.ground(teardown, &look, &teardown.members), &newborn, joined) {
             Ok(member) => Admission::Join(member),
             Err(why) => Admission::Spare(why),
         }
@@ -222,6 +222,7 @@ fn config(ladder: &[(Signal, u64)]) -> Config {
             looks: 2,
             apart: Duration::from_secs(10),
             min_age: Duration::ZERO,
+            errand: Duration::ZERO,
             probe_timeout: Duration::from_secs(2),
         },
         limits: Limits { trees_per_sweep: 20, processes_per_tree: 100_000, same_cause: 5 },

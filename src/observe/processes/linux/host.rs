@@ -85,7 +85,7 @@ pub(in crate::observe) fn gaps() -> Vec<Gap> {
         && hides_processes(&text)
     {
         gaps.push(Gap {
-            source: "other users' processes".into(),
+            source: Gap::HIDDEN.into(),
             why: Unknown::new(Reason::Denied, "/proc is mounted with hidepid"),
             cure: Some("nothing to do for your own processes; run as root to see all".into()),
         });

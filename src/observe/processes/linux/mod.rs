@@ -15,7 +15,7 @@ mod vectors;
 
 pub(in crate::observe) use facts::{activity, arguments, facts, variable};
 pub(in crate::observe) use host::{boot_id, clocks, gaps, own, prepare_aside};
-pub(in crate::observe) use owner::owner;
+pub(in crate::observe) use owner::{bearer, owner};
 pub(in crate::observe) use path::path;
 pub(in crate::observe) use pinned::Pinned;
 pub(in crate::observe) use scan::Scanner;

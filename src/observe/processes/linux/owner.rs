@@ -5,6 +5,7 @@ use rustix::io::Errno;
 use crate::model::id::{Pid, ProcessId};
 use crate::model::known::{Known, Reason, Unknown};
 use crate::model::question::Owner;
+use crate::model::table::Row;
 
 use super::facts::namespace;
 use super::pinned::{Pinned, unknown};
@@ -18,15 +19,23 @@ use super::status;
 /// shows others' processes as absent. Any refusal is a live process or unknown, never an absence.
 pub(in crate::observe) fn owner(of: ProcessId, pid: Pid) -> Known<Owner> {
     same_namespace(of)?;
+    Ok(match bearer(pid)? {
+        None => Owner::Absent,
+        Some(row) if row.is_gone() => Owner::Zombie,
+        Some(row) => Owner::Alive(row.id),
+    })
+}
+
+/// Returns the row of whoever bears a number in our own pid namespace; nothing where nobody does.
+pub(in crate::observe) fn bearer(pid: Pid) -> Known<Option<Row>> {
     let number = rustix::process::Pid::from_raw(pid.number())
         .ok_or_else(|| Unknown::new(Reason::Unsupported, "no process number"))?;
     match rustix::process::test_kill_process(number) {
         // EPERM is somebody (CASES B27's neighbour: a refusal proves life).
-        Ok(()) | Err(Errno::PERM) => {}
-        Err(Errno::SRCH) => return Ok(Owner::Absent),
-        Err(errno) => return Err(unknown(errno, "asking whether a process is there")),
+        Ok(()) | Err(Errno::PERM) => read(pid),
+        Err(Errno::SRCH) => Ok(None),
+        Err(errno) => Err(unknown(errno, "asking whether a process is there")),
     }
-    bearer(pid)
 }
 
 fn same_namespace(of: ProcessId) -> Known<()> {
@@ -41,7 +50,7 @@ fn same_namespace(of: ProcessId) -> Known<()> {
 }
 
 /// Reads who it is. The number is somebody's, so what is not to be seen here is hidden, not absent.
-fn bearer(pid: Pid) -> Known<Owner> {
+fn read(pid: Pid) -> Known<Option<Row>> {
     let hidden = || Unknown::new(Reason::Denied, format!("who process {pid} is"));
     let read = |file: &str| {
         std::fs::read(format!("/proc/{pid}/{file}")).map_err(|error| match Errno::from_io_error(&error) {
@@ -49,15 +58,24 @@ fn bearer(pid: Pid) -> Known<Owner> {
             Some(errno) => unknown(errno, format!("asking who process {pid} is")),
         })
     };
+    // Where /proc is of another pid namespace its numbers are somebody else's.
+    if !shows_ours() {
+        return Err(Unknown::new(Reason::Foreign, format!("who process {pid} is")));
+    }
     // A thread's number has an entry too, which the listing does not show; kill(2) takes it for its process.
     let status = status::parse(&read("status")?);
     match status.tgid {
-        Some(tgid) if tgid != pid => return Ok(Owner::Absent),
+        Some(tgid) if tgid != pid => return Ok(None),
         Some(_) => {}
         None => return Err(hidden()),
     }
-    let row = stat::parse(&read("stat")?, Units::of_this_kernel()).ok_or_else(hidden)?;
-    Ok(if row.is_gone() { Owner::Zombie } else { Owner::Alive(row.id) })
+    stat::parse(&read("stat")?, Units::of_this_kernel()).ok_or_else(hidden).map(Some)
+}
+
+/// Says whether `/proc` shows our own pid namespace.
+fn shows_ours() -> bool {
+    let number = rustix::process::getpid().as_raw_nonzero().to_string();
+    rustix::fs::readlink("/proc/self", Vec::new()).is_ok_and(|own| own.as_bytes() == number.as_bytes())
 }
 
 #[cfg(test)]

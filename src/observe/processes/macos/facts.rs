@@ -101,23 +101,21 @@ fn hangup(entry: &Entry) -> Known<Hangup> {
 /// Returns who bears a number.
 pub(in crate::observe) fn owner(of: ProcessId, pid: Pid) -> Known<Owner> {
     Pinned::open(of)?;
+    Ok(match bearer(pid)? {
+        None => Owner::Absent,
+        Some(row) if row.state == State::Zombie => Owner::Zombie,
+        Some(row) => Owner::Alive(row.id),
+    })
+}
+
+/// Returns the row of whoever bears a number; nothing where nobody does.
+pub(in crate::observe) fn bearer(pid: Pid) -> Known<Option<Row>> {
     let bytes = kernel::row(pid).map_err(|error| kernel::unknown(&error, "owner"))?;
-    let Some(entry) = parse_kinfo(&bytes, host::clocks()).into_iter().next() else {
-        return if bytes.is_empty() {
-            Ok(Owner::Absent)
-        } else {
-            Err(Unknown::new(Reason::Unsupported, "owner"))
-        };
-    };
-    match entry.row.state {
-        _ if entry.row.id.start == Start(0) => Err(Unknown::new(Reason::Denied, "owner")),
-        State::Zombie => Ok(Owner::Zombie),
-        State::Running
-        | State::Sleeping
-        | State::Uninterruptible
-        | State::Stopped
-        | State::Dead
-        | State::Other(_) => Ok(Owner::Alive(entry.row.id)),
+    match parse_kinfo(&bytes, host::clocks()).into_iter().next() {
+        Some(entry) if entry.row.id.start == Start(0) => Err(Unknown::new(Reason::Denied, "owner")),
+        Some(entry) => Ok(Some(entry.row)),
+        None if bytes.is_empty() => Ok(None),
+        None => Err(Unknown::new(Reason::Unsupported, "owner")),
     }
 }
 

@@ -1,6 +1,10 @@
 //! Who is of a condemned tree. Numbers and marks recruit strangers unless they are held down, so each gate here says
 //! whom it keeps out, and whoever is kept out is named in the report with the reason.
 
+#[cfg(test)]
+mod leases;
+mod recruit;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bstr::ByteSlice as _;
@@ -8,14 +12,14 @@ use bstr::ByteSlice as _;
 use crate::config::policy::Config;
 use crate::model::evidence::Says;
 use crate::model::facts::Facts;
-use crate::model::id::{Pid, ProcessId};
+use crate::model::id::ProcessId;
 use crate::model::known::{Known, Reason, Unknown};
 use crate::model::look::Look;
-use crate::model::ownership::{Parentage, ancestors, parentage};
+use crate::model::ownership::ancestors;
 use crate::model::plan::{Joined, Member, Spared};
 use crate::model::question::{Question, Sockets};
 use crate::model::table::{Kernel, Row};
-use crate::model::verdict::{Judgement, Lookalike, Verdict, Verdicts};
+use crate::model::verdict::{Judgement, Lookalike, TreeLease, Verdict, Verdicts};
 
 use super::gates::{Gates, sockets};
 
@@ -38,6 +42,14 @@ pub struct Ground<'a> {
     /// Those of them that were seen gone. Whoever bears such a number and start tick now is somebody else, born within
     /// the same tick (CASES C07).
     pub gone: &'a [ProcessId],
+}
+
+impl<'a> Ground<'a> {
+    /// Returns the leases that cover the root: all of them are over.
+    pub(super) fn own_leases(&self) -> impl Iterator<Item = &'a TreeLease> + use<'a> {
+        let root = self.judgement.root;
+        self.verdicts.leased.trees.iter().filter(move |lease| lease.root == root)
+    }
 }
 
 /// Who is of a tree.
@@ -100,7 +112,9 @@ pub fn admit(ground: &Ground<'_>, newborn: &Newborn<'_>, joined: Joined) -> Resu
     let gates = Gates::new(*ground);
     let facts = newborn.facts.as_ref().map_err(Clone::clone);
     gates.pass_by_name(newborn.id)?;
-    gates.pass_by_facts(facts)?;
+    gates.pass_by_facts(facts.clone())?;
+    let is_member = |id| ground.known.iter().any(|member| member.identity.id == id);
+    gates.pass_leases(newborn.id, facts, joined, is_member)?;
     if newborn.sid == newborn.id.pid.number() {
         gates.pass_alone(newborn.tty, newborn.sockets.map(|known| known.as_ref().map_err(Clone::clone)))?;
     }
@@ -119,8 +133,13 @@ pub fn admit(ground: &Ground<'_>, newborn: &Newborn<'_>, joined: Joined) -> Resu
 pub fn adopters(look: &Look, root: ProcessId) -> Vec<ProcessId> {
     ancestors(&look.snapshot.table, root.pid)
         .into_iter()
-        .filter(|above| look.reapers.contains(&above.pid))
+        .filter(|above| look.reapers.contains(&above.pid) || is_watcher(look, *above))
         .collect()
+}
+
+/// Says whether a process is the watcher of a `reapd run`, which adopts what its command leaves behind.
+fn is_watcher(look: &Look, id: ProcessId) -> bool {
+    look.snapshot.leases.list.iter().any(|lease| lease.run.as_ref().is_some_and(|run| run.watcher == id))
 }
 
 /// What is done about a fact that nobody has asked for yet.
@@ -173,6 +192,7 @@ impl<'a> Walk<'a> {
         loop {
             let before = self.order.len();
             self.recruit_sessions();
+            self.recruit_carriers();
             self.descend(before);
             if self.order.len() == before {
                 break;
@@ -215,106 +235,6 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Joins adopted processes of a session that a member leads, while a member is seen in that session.
-    ///
-    /// Only sessions recruit, since they pass to nobody but descendants (setsid(2)). A process group may hold a
-    /// stranger of the same job (`mcp-server | my-analysis`, REDTEAM F4), so groups only name possible escapes.
-    fn recruit_sessions(&mut self) {
-        let look = self.ground.look;
-        let table = &look.snapshot.table;
-        let sessions = self.witnessed(|row| row.sid);
-        let oldest = self.ground.judgement.root.start;
-        for row in table.rows() {
-            if !sessions.contains(&row.sid)
-                || self.joined.contains_key(&row.id)
-                || self.spared.contains_key(&row.id)
-                || row.is_gone()
-            {
-                continue;
-            }
-            match parentage(table, &look.reapers, row) {
-                Parentage::Living(parent) => {
-                    self.spare(row.id, format!("its parent {parent} is alive and not of this tree"));
-                }
-                Parentage::None => {
-                    self.spare(
-                        row.id,
-                        "possibly escaped: in the tree's session, under a parent that cannot be seen",
-                    );
-                }
-                Parentage::Adopted(_) if row.id.start < oldest => {
-                    self.spare(row.id, "in the tree's session, but older than the tree");
-                }
-                Parentage::Adopted(_) => {
-                    if self.passes(row, Joined::Session) {
-                        self.join(row.id, Joined::Session);
-                    }
-                }
-            }
-        }
-    }
-
-    /// Names those that share a number with the tree and nothing that proves them of it.
-    fn name_escapes(&mut self) {
-        let look = self.ground.look;
-        let table = &look.snapshot.table;
-        let groups = self.witnessed(|row| row.pgid);
-        let root = self.ground.judgement.root;
-        // The root's number means the root's session only until somebody else bears it.
-        let unwitnessed = table.at(root.pid).is_none().then_some(root.pid.number());
-        for row in table.rows() {
-            if self.joined.contains_key(&row.id) || self.spared.contains_key(&row.id) || row.is_gone() {
-                continue;
-            }
-            let by_number = unwitnessed.is_some_and(|number| row.sid == number || row.pgid == number);
-            if !groups.contains(&row.pgid) && !by_number {
-                continue;
-            }
-            match parentage(table, &look.reapers, row) {
-                Parentage::Living(parent) if self.joined.contains_key(&parent) => {}
-                Parentage::Living(parent) => {
-                    self.spare(
-                        row.id,
-                        format!("in the tree's process group, but its parent {parent} is alive and not of this tree"),
-                    );
-                }
-                Parentage::Adopted(_) | Parentage::None if row.id.start >= root.start => {
-                    self.spare(
-                        row.id,
-                        "possibly escaped: it shares a number with the tree, and nothing that proves it",
-                    );
-                }
-                Parentage::Adopted(_) | Parentage::None => {}
-            }
-        }
-    }
-
-    /// Returns the sessions or groups that a member leads and a member is seen in.
-    ///
-    /// A member in it keeps the number from passing on, for as long as it is there; without one, the next process to
-    /// call setsid(2) may bear it (REDTEAM F1, CASES C06). A leader that is somebody else says that it has passed on.
-    fn witnessed(&self, number: impl Fn(&Row) -> i32) -> BTreeSet<i32> {
-        let table = &self.ground.look.snapshot.table;
-        let leaders: BTreeSet<i32> = self
-            .joined
-            .keys()
-            .chain(self.ground.known.iter().map(|member| &member.identity.id))
-            .chain([&self.ground.judgement.root])
-            .map(|id| id.pid.number())
-            .collect();
-        let is_foreign = |number: i32| {
-            Pid::new(number)
-                .and_then(|pid| table.at(pid))
-                .is_some_and(|leader| !self.joined.contains_key(&leader.id))
-        };
-        self.joined
-            .keys()
-            .filter_map(|id| table.get(*id))
-            .map(number)
-            .filter(|number| leaders.contains(number) && !is_foreign(*number))
-            .collect()
-    }
-
     /// Says whether a process may join; where not, it is noted with the reason.
     fn passes(&mut self, row: &Row, joined: Joined) -> bool {
         match self.try_pass(row, joined) {
@@ -343,7 +263,12 @@ impl<'a> Walk<'a> {
                 self.asks.insert(Question::Facts(id));
             }
             None => return Err(Unknown::new(Reason::NotAsked, "its facts").to_string()),
-            Some(facts) => self.gates.pass_by_facts(facts)?,
+            Some(facts) => {
+                self.gates.pass_by_facts(facts.clone())?;
+                if joined != Joined::Root {
+                    self.gates.pass_leases(id, facts, joined, |keeper| self.joined.contains_key(&keeper))?;
+                }
+            }
         }
         if joined != Joined::Root && row.sid == id.pid.number() {
             let sockets = sockets(self.ground.look, id);
