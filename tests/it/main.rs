@@ -15,12 +15,16 @@ mod crash;
 mod desk;
 mod forgetting;
 #[cfg(target_os = "linux")]
+mod lease_files;
+#[cfg(target_os = "linux")]
 mod observe;
 #[cfg(target_os = "linux")]
 mod other_user;
 mod patience;
 #[cfg(target_os = "linux")]
 mod planted;
+#[cfg(target_os = "linux")]
+mod registries;
 mod scenarios;
 #[cfg(target_os = "linux")]
 mod shown;

@@ -156,15 +156,11 @@ impl<'a> Watch<'a> {
 
     /// Somebody still uses what was to end, or it could not be ended.
     fn refused(&mut self, why: Why) {
-        tell(self.order, || format!("the tree stays for now ({why:?})"));
-        match (why, &self.record, &mut self.idle) {
-            // It may speak again, and then the lease must not say that it is over.
-            (Why::Idle, Some(record), Some(_)) => {
-                if let Err(error) = Why::Idle.reason().map_or(Ok(()), |reason| record.reopen(reason)) {
-                    tell(self.order, || chain(&error));
-                }
-            }
-            (Why::Channel | Why::Holder | Why::Idle | Why::Ended, _, _) => {}
+        // It may speak again, and then the lease must not say that it is over.
+        if let (Why::Idle, Some(reason), Some(record)) = (why, why.reason(), &self.record)
+            && let Err(error) = record.reopen(reason)
+        {
+            tell(self.order, || chain(&error));
         }
     }
 
@@ -359,9 +355,10 @@ impl<'a> Watch<'a> {
         loop {
             self.reap();
             let Asking::Running { .. } = self.asking else { return Waited::Over };
-            let told = signals.take().iter().any(|(signal, _)| {
-                [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT].contains(signal)
-            });
+            let told = signals
+                .take()
+                .iter()
+                .any(|(signal, _)| [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT].contains(signal));
             if told {
                 return Waited::Told;
             }
@@ -426,7 +423,8 @@ fn program() -> io::Result<std::path::PathBuf> {
 }
 
 fn wait_on(signals: &Signals, span: Duration) {
-    let time = Timespec { tv_sec: i64::try_from(span.as_secs()).unwrap_or(1), tv_nsec: span.subsec_nanos().into() };
+    let time =
+        Timespec { tv_sec: i64::try_from(span.as_secs()).unwrap_or(1), tv_nsec: span.subsec_nanos().into() };
     let _ = poll(&mut [PollFd::from_borrowed_fd(signals.ready(), PollFlags::IN)], Some(&time));
 }
 
