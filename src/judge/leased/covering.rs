@@ -194,11 +194,10 @@ pub(super) fn standing(look: &Look, lease: &Lease, row: &Row) -> Standing {
         return Standing::Spared("it is reapd's own".into());
     }
     if named {
-        return match is_of_this_boot(look, lease) {
-            true => Standing::Root,
-            false => {
-                Standing::Spared("the lease is of another boot or namespace, and names somebody else".into())
-            }
+        return if is_of_this_boot(look, lease) {
+            Standing::Root
+        } else {
+            Standing::Spared("the lease is of another boot or namespace, and names somebody else".into())
         };
     }
     if !watched {

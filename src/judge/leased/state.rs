@@ -73,7 +73,7 @@ pub fn state(lease: &Lease, look: &Look, memory: &Ledger, confirm: &Confirm) -> 
         (Bound::Holder, Some(Ok(Life::Alive(holder)))) => {
             State::held(format!("process {holder} holds its lease {}", lease.id))
         }
-        (Bound::Holder, Some(Ok(Life::Over(_)))) | (Bound::Holder, None) => {
+        (Bound::Holder, Some(Ok(Life::Over(_))) | None) => {
             State::unknown(Reason::NoRecord, format!("who holds its lease {}", lease.id))
         }
         (Bound::Holder, Some(Err(unknown))) => State::Unknown(unknown),

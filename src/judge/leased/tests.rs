@@ -69,7 +69,7 @@ fn a_dead_holder_ends_its_lease_and_a_living_one_does_not() {
     check(&owned(|_| {}), &Says::No("process 40 holds its lease gw-1"));
     // Another program under the number: it executed one. Identity of an owner is number and start alone.
     let other = owned(|_| {}).facts(40, |facts| {
-        facts.exe = facts.exe.clone().map(|exe| crate::model::facts::Executable { file: file(1, 1), ..exe })
+        facts.exe.as_mut().unwrap().file = file(1, 1);
     });
     check(&other.user(40, 0), &Says::No("process 40 holds its lease"));
     check(&orphan(|_| {}).process(40, 1).dead(40), &Says::Yes("is gone"));
@@ -203,7 +203,7 @@ fn time_ends_a_lease_only_where_looks_saw_it_unrenewed_for_all_of_it_m1() {
     let at = |minutes: u32| scene.clone().remembering(&memory).now(hours(1).plus(MINUTE * minutes));
     check(&at(4), &Says::No("was not renewed for 4m of its 5m"));
     check(&at(5), &Says::Yes("ran out: nobody renewed it for 5m"));
-    let cause = at(5).case(|case| weigh(case)).unwrap().cause;
+    let cause = at(5).case(weigh).unwrap().cause;
     assert_eq!(cause, Some(Cause::Registry("leases".into())), "many may lapse at once");
     // Touched, or written anew: the watch is of another one.
     let touched = owned(|lease| {
@@ -232,7 +232,8 @@ fn a_suspend_a_step_and_oversleeping_begin_the_time_of_every_lease_anew_b17_b19_
             look.snapshot.began.wall = look.snapshot.began.wall.saturating_add_signed(millis);
         }
     };
-    let disturbances: [(&str, Duration, Box<dyn Fn(&mut Look)>, Rearm); 4] = [
+    type Disturb = Box<dyn Fn(&mut Look)>;
+    let disturbances: [(&str, Duration, Disturb, Rearm); 4] = [
         ("forward", MINUTE, Box::new(step(3_600_000)), Rearm::ClockStep),
         ("back", MINUTE, Box::new(step(-1_800_000)), Rearm::ClockStep),
         (
