@@ -73,7 +73,7 @@ pub fn state(lease: &Lease, look: &Look, memory: &Ledger, confirm: &Confirm) -> 
         (Bound::Holder, Some(Ok(Life::Alive(holder)))) => {
             State::held(format!("process {holder} holds its lease {}", lease.id))
         }
-        (Bound::Holder, Some(Ok(Life::Over(_)))) | (Bound::Holder, None) => {
+        (Bound::Holder, Some(Ok(Life::Over(_))) | None) => {
             State::unknown(Reason::NoRecord, format!("who holds its lease {}", lease.id))
         }
         (Bound::Holder, Some(Err(unknown))) => State::Unknown(unknown),
@@ -120,13 +120,13 @@ pub(super) fn life(
         holder.start.is_some() && holder.boot.is_some() && holder.pidns.is_some() && holder.timens.is_some();
     let seen = pin.filter(|pin| start == Some(pin.start));
     if !is_whole && seen.is_none() {
-        let what = format!("who {who} was while it lived; if it is over: reapd lease release {}", lease.id);
+        let what = format!("who {who} was while it lived (if it is over: reapd lease release {})", lease.id);
         return Err(Unknown::new(Reason::NoRecord, what));
     }
     let oldest = holder.age.max(seen.map(|pin: Pin| pin.age)).unwrap_or_default();
     if oldest < confirm.errand {
         let what = format!(
-            "whether {who} was more than an errand (seen alive at {}); if it is over: reapd lease release {}",
+            "whether {who}, last seen {} old, was more than an errand (if it is over: reapd lease release {})",
             span(oldest),
             lease.id
         );
