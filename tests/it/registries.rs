@@ -274,3 +274,54 @@ fn codex_brokers_by_the_state_directory_of_their_own() {
     let unlisted = broker("unlisted", &[("CLAUDE_PLUGIN_DATA", &data)]);
     registry.sweep(&[listed, by_data], &[wrong, unlisted]);
 }
+
+/// The number and the raw start stamp of a process, as `/proc/PID/stat` has them.
+fn started(pid: i32) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    stat[stat.rfind(')').unwrap() + 1..].split_whitespace().nth(19).unwrap().parse().unwrap()
+}
+
+#[test]
+fn helpers_of_claude_code_by_number_and_start() {
+    let at_once = recipe("claude-sessions").replace("key = \"/pid\"\n", "key = \"/pid\"\nsettle = \"0s\"\n");
+    let registry = Registry::new(&at_once);
+    let agents: Vec<i32> =
+        (0..3).map(|at| registry.start("claude", &format!("agent{at}.py"), &[], &[])).collect();
+    let config = registry.directory.clone();
+    let helper = |agent: i32| {
+        let words = ["--claude-pid", &agent.to_string()];
+        registry.start("my-helper", "helper.py", &words, &[("CLAUDE_CONFIG_DIR", &config)])
+    };
+    let helpers: Vec<i32> = agents.iter().map(|&agent| helper(agent)).collect();
+    let records: Vec<PathBuf> = agents
+        .iter()
+        .map(|&agent| {
+            let text = format!(
+                "{{\"pid\": {agent}, \"sessionId\": \"x\", \"procStart\": \"{}\", \"status\": \"idle\"}}",
+                started(agent)
+            );
+            registry.record(&format!("sessions/{agent}.json"), &text)
+        })
+        .collect();
+    registry.sweep(&helpers, &[]);
+    // One ends in order and takes its record along, and one is killed and leaves it behind.
+    fs::remove_file(&records[1]).unwrap();
+    for &agent in &agents[1..] {
+        registry.desk.planted.end(agent);
+        crate::planted::wait_for("the agent to be gone", || !registry.desk.planted.is_alive(agent));
+    }
+    registry.sweep(&helpers[..1], &helpers[1..]);
+    let why = text(&registry.desk.reapd(&["why", &helpers[2].to_string()]));
+    assert!(why.contains("which held it in registry 'claude-sessions', is gone"), "{why}");
+    // One that no look ever saw alive proves nothing by its death.
+    let stranger = registry.start("claude", "agent3.py", &[], &[]);
+    registry.record(
+        &format!("sessions/{stranger}.json"),
+        &format!("{{\"pid\": {stranger}, \"procStart\": {}}}", started(stranger)),
+    );
+    let of_stranger = helper(stranger);
+    registry.desk.planted.end(stranger);
+    crate::planted::wait_for("the stranger to be gone", || !registry.desk.planted.is_alive(stranger));
+    registry.is(of_stranger, "unknown", "while it lived");
+    registry.sweep(&[of_stranger], &[]);
+}

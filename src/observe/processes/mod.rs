@@ -43,10 +43,11 @@ mod macos;
 
 #[cfg(target_os = "linux")]
 pub(super) use linux::{
-    Pinned, Scanner, activity, arguments, bearer, boot_id, clocks, facts, gaps, own, owner, path, prepare_aside,
+    Pinned, Scanner, activity, arguments, bearer, boot_id, clocks, facts, gaps, own, owner, path,
+    prepare_aside,
 };
 #[cfg(target_os = "macos")]
 pub(super) use macos::{
-    Pinned, Scanner, activity, arguments, bearer, boot_id, channel, clocks, facts, gaps, holders, own, owner, path,
-    prepare_aside, sockets, terminals,
+    Pinned, Scanner, activity, arguments, bearer, boot_id, channel, clocks, facts, gaps, holders, own, owner,
+    path, prepare_aside, sockets, terminals,
 };
