@@ -10,9 +10,9 @@ use crate::config::policy::{FileRegistry, PlacePart, PlacePattern, Registry, Sou
 use crate::model::evidence::Cause;
 use crate::model::facts::Facts;
 use crate::model::known::{Reason, Unknown};
-use crate::model::question::Registered;
+use crate::model::question::{Answer, Question, Registered};
 
-use super::case::{Case, known};
+use super::case::{Case, known, misfit};
 use super::leased;
 use super::rule::{Finding, Found, Holds};
 use super::rules::span;
@@ -26,7 +26,7 @@ pub(super) fn weigh(case: &Case<'_>, registry: &Registry, key: &BStr) -> Found<F
     let finding = match &registry.source {
         Source::Files(files) => {
             let place = place(case, name, files)?;
-            let said = case.registered(name, place.clone(), key)?;
+            let said = said(case, name, place.as_bstr(), key)?;
             let finding = said_of(case, name, place.as_bstr(), said)?;
             let age = case.look.snapshot.began.boot.since(case.root.began);
             if finding.holds == Holds::Yes && age < files.settle {
@@ -38,13 +38,20 @@ pub(super) fn weigh(case: &Case<'_>, registry: &Registry, key: &BStr) -> Found<F
             finding
         }
         Source::Http(server) => {
-            let said = case.registered(name, BString::default(), key)?;
+            let said = said(case, name, BStr::new(""), key)?;
             let finding = said_of(case, name, BStr::new(""), said)?;
             // An answer is kept for so long, and two looks at one answer are one look.
             if server.every.is_zero() { finding } else { finding.lasting(server.every) }
         }
     };
     Ok(finding.hanging_on(Cause::Registry(name.clone())))
+}
+
+fn said<'a>(case: &Case<'a>, name: &str, place: &BStr, key: &BStr) -> Found<&'a Registered> {
+    let (registry, place, key) = (name.to_owned(), place.to_owned(), key.to_owned());
+    let question = Question::Registered { of: case.root.id, registry, place, key };
+    let Answer::Registered(registered) = case.answer(question)? else { return Err(misfit()) };
+    Ok(registered)
 }
 
 fn said_of(case: &Case<'_>, name: &str, place: &BStr, said: &Registered) -> Found<Finding> {
@@ -129,7 +136,6 @@ mod tests {
     use crate::model::id::{BootId, Start};
     use crate::model::lease::Holder;
     use crate::model::moment::Moment;
-    use crate::model::question::{Answer, Question};
     use crate::model::verdict::Verdicts;
 
     const PLACE: &str = "/tmp/state/*/r.json";

@@ -111,6 +111,16 @@ fn meant(aside: &mut Aside, of: ProcessId, place: &BStr) -> Known<FileId> {
     };
     match answer {
         Answer::Path(PathAnswer::Present { parent, .. } | PathAnswer::Absent { parent }) => Ok(parent.file),
-        _ => Err(Unknown::new(Reason::Vanished, format!("'{root}', as the process itself sees it"))),
+        Answer::Path(PathAnswer::ParentAbsent { .. })
+        | Answer::Facts(_)
+        | Answer::Channel(_)
+        | Answer::Holders(_)
+        | Answer::Sockets(_)
+        | Answer::Owner(_)
+        | Answer::Activity(_)
+        | Answer::Terminals(_)
+        | Answer::Registered(_) => {
+            Err(Unknown::new(Reason::Vanished, format!("'{root}', as the process itself sees it")))
+        }
     }
 }
