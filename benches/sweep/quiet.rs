@@ -30,6 +30,7 @@ pub(crate) fn figures(rounds: usize) -> Vec<Figure> {
         env_names: BTreeSet::new(),
         aside: env!("CARGO_BIN_EXE_reapd").into(),
         home: None,
+        leases: Vec::new(),
         registries: Vec::new(),
     })
     .expect("we can observe here");

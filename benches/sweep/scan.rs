@@ -96,6 +96,7 @@ fn observer() -> Observer {
         env_names: BTreeSet::new(),
         aside: env!("CARGO_BIN_EXE_reapd").into(),
         home: None,
+        leases: Vec::new(),
         registries: Vec::new(),
     })
     .expect("we can observe here")

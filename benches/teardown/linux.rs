@@ -124,6 +124,7 @@ impl<'a> Quick<'a> {
             env_names: BTreeSet::from([support::tree::MARK.into()]),
             aside: env!("CARGO_BIN_EXE_reapd").into(),
             home: None,
+            leases: Vec::new(),
             registries: Vec::new(),
         })
         .expect("we can observe here");

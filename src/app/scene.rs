@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::journal::entry::{By, Event as Entry};
 use super::journal::{Durability, Journal};
+use super::lease::turn::Turns;
 use super::look::{Eyes, gather, protect_asked, take};
 use super::memory::valid_marks;
 use super::signals;
@@ -65,6 +66,8 @@ pub struct Stand<'a, 'j> {
     pub fresh_marks: &'a dyn Fn() -> Option<Vec<KeepMark>>,
     /// The latest look of a re-check; nothing before the first.
     pub checked: Option<Checked>,
+    /// The leases that nobody else finishes meanwhile.
+    pub turns: Turns,
     /// Why something could not be written down, to be said in the end; nothing so far.
     pub unwritten: Option<String>,
 }
@@ -172,8 +175,11 @@ impl Scene for Stand<'_, '_> {
             self.look = sight.look;
             self.verdicts = sight.verdicts;
         }
-        still_condemned(teardown, &self.verdicts.judgements)
-            .and_then(|()| still_unprotected(teardown, &self.verdicts.protected))
+        still_condemned(teardown, &self.verdicts.judgements)?;
+        still_unprotected(teardown, &self.verdicts.protected)?;
+        let root = teardown.judgement.root;
+        let mut leases = self.verdicts.leased.trees.iter().filter(|lease| lease.root == root);
+        leases.try_for_each(|lease| self.turns.take(lease.owner, &lease.lease))
     }
 
     fn adopters(&mut self, teardown: &Teardown) -> Vec<ProcessId> {
@@ -331,6 +337,7 @@ mod tests {
             fresh_marks: &|| Some(marks.borrow().clone()),
             checked: None,
             unwritten: None,
+            turns: Turns::default(),
         };
         let looks = || machine.borrow().scans.len();
         let later = |millis| machine.borrow_mut().ahead += Duration::from_millis(millis);
@@ -411,6 +418,7 @@ mod tests {
                 fresh_marks: &|| self.kept.map(kept),
                 checked: None,
                 unwritten: None,
+                turns: Turns::default(),
             };
             act(&mut stand, teardown)
         }
@@ -609,6 +617,7 @@ mod tests {
             fresh_marks: &|| Some(Vec::new()),
             checked: None,
             unwritten: None,
+            turns: Turns::default(),
         };
         let newborn = newcomer(sample::process(12), 10, name);
         stand.admit(&sample::teardown(10, "p"), &newborn, Came::Below(sample::process(10)))

@@ -6,6 +6,7 @@ use bstr::BStr;
 use serde_json::Value;
 
 use super::cli::Place;
+use super::lease::place::{self as leases, all};
 use super::look::variables;
 use super::out::Out;
 use super::place::{Presence, Surroundings};
@@ -14,8 +15,9 @@ use super::{legible, words};
 use crate::config::policy::Config;
 use crate::config::{self, Context, Source, Whole};
 use crate::judge::rules;
+use crate::model::id::Uid;
 use crate::model::rule::RuleSpec;
-use crate::observe::{Observer, Setup};
+use crate::observe::{LeaseDirectory, Observer, Setup};
 
 /// What every command starts from.
 pub struct Session {
@@ -77,14 +79,16 @@ impl Session {
 
     /// Opens the eyes.
     pub fn observer(&self, config: &Config) -> Result<Observer, Trouble> {
+        let scope = self.around.scope(&self.place)?;
         let aside = std::env::current_exe()
             .map_err(|error| Trouble::because("cannot find my own program", &error))?;
         Observer::open(Setup {
-            scope: self.around.scope(&self.place)?,
+            scope,
             probe_timeout: config.confirm.probe_timeout,
             env_names: variables(config),
             aside,
             home: self.around.home.clone(),
+            leases: all(&self.around, scope).into_iter().map(lease_directory).collect(),
             registries: config.registries.clone(),
         })
         .map_err(|error| Trouble::because("cannot look at processes", &error))
@@ -100,6 +104,10 @@ impl Session {
         let text = words::homely(&legible::text(text), self.around.home_text());
         self.out.talk(&format!("reapd: {text}"));
     }
+}
+
+fn lease_directory(directory: leases::LeaseDirectory) -> LeaseDirectory {
+    LeaseDirectory { path: directory.path, owner: Uid(directory.owner) }
 }
 
 /// Reads a configuration file.

@@ -134,6 +134,31 @@ impl State {
             .ok_or_else(|| io("cannot open", &self.path_of(name), Errno::NOENT))
     }
 
+    /// Says by a lock, until it is dropped, that something is going on; many may say so at once.
+    pub fn shared(&self, name: &str) -> Result<File, StateError> {
+        let file = self.append(name)?;
+        loop {
+            match rustix::fs::flock(&file, FlockOperation::LockShared) {
+                Err(Errno::INTR) => {}
+                done => {
+                    return done
+                        .map(|()| file)
+                        .map_err(|error| io("cannot lock", &self.path_of(name), error));
+                }
+            }
+        }
+    }
+
+    /// Keeps those out who would take that lock; nothing where somebody has it.
+    pub fn alone(&self, name: &str) -> Result<Option<File>, StateError> {
+        let file = self.append(name)?;
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(file)),
+            Err(Errno::WOULDBLOCK) => Ok(None),
+            Err(error) => Err(io("cannot lock", &self.path_of(name), error)),
+        }
+    }
+
     fn file(&self, name: &str, flags: OFlags) -> Result<Option<File>, StateError> {
         let path = self.path_of(name);
         // NONBLOCK, since a FIFO that somebody put there would hang us; a regular file does not care.

@@ -150,6 +150,7 @@ pub fn told(story: &Story<'_>) -> String {
     let by = match by(story.intent) {
         Some(By::Hand) => "by hand",
         Some(By::Once) => "by a run with --once",
+        Some(By::Finish) => "at the end of its lease",
         Some(By::Resumed) => "taken up after a crash",
         None => "",
     };

@@ -2,11 +2,13 @@
 
 use super::journal::entry::{By, Event};
 use super::journal::{Durability, Journal, history};
+use super::lease::turn::Turns;
 use super::look::Eyes;
 use super::memory;
 use super::place::state_trouble;
 use super::report::outcome;
 use super::resume::{Course, courses};
+use super::run::FINISHING;
 use super::scene::Stand;
 use super::session::Session;
 use super::state::State;
@@ -28,6 +30,10 @@ pub fn take_up(
     journal: &mut Journal<'_>,
     ledger: &mut Ledger,
 ) -> Result<Vec<Report>, Trouble> {
+    // Whoever finishes a lease has not been cut short, and its lines are in the same journal.
+    let Some(_alone) = state.alone(FINISHING).map_err(|error| state_trouble(&error))? else {
+        return Ok(Vec::new());
+    };
     let history = history::read(state, 0).map_err(|error| state_trouble(&error))?;
     let snapshot = eyes.table()?;
     let mut plan = Plan::default();
@@ -65,6 +71,7 @@ pub fn take_up(
         fresh_marks: &|| memory::marks(state).ok(),
         checked: None,
         unwritten: None,
+        turns: Turns::none(&session.around),
     };
     let reports = carry_out(&plan, &mut stand);
     let unwritten = stand.unwritten;

@@ -37,11 +37,9 @@ pub(super) fn weigh(case: &Case<'_>, registry: &Registry, key: &BStr) -> Found<F
             }
             finding
         }
-        Source::Http(server) => {
+        Source::Http(_) => {
             let said = said(case, name, BStr::new(""), key)?;
-            let finding = said_of(case, name, BStr::new(""), said)?;
-            // An answer is kept for so long, and two looks at one answer are one look.
-            if server.every.is_zero() { finding } else { finding.lasting(server.every) }
+            said_of(case, name, BStr::new(""), said)?
         }
     };
     Ok(finding.hanging_on(Cause::Registry(name.clone())))
@@ -302,14 +300,6 @@ mod tests {
             assert_eq!(found.cause, Some(Cause::Registry("r".into())));
             assert_eq!(found.lasting, None);
         }
-    }
-
-    #[test]
-    fn two_looks_at_one_kept_answer_are_one_look() {
-        let every = Duration::from_mins(1);
-        let scene = told("", Registered::Over("404".into()));
-        let found = scene.case(|case| weigh(case, &server(every), BStr::new("key"))).unwrap();
-        assert_eq!(found.lasting, Some(every));
     }
 
     fn with_env(scene: Scene, env: &[(&str, &str)]) -> Scene {

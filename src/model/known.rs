@@ -53,6 +53,8 @@ pub enum Reason {
     NotAsked,
     /// It could be seen earlier only, and reapd did not see it then.
     NoRecord,
+    /// It is there, and what it says does not count: malformed, of a foreign owner, open to others.
+    Unsound,
     /// Any other error, with its number from errno(3).
     Failed(i32),
 }
@@ -70,6 +72,7 @@ impl fmt::Display for Reason {
             Reason::Starved => f.write_str("reapd itself ran short of descriptors or memory"),
             Reason::NotAsked => f.write_str("not asked"),
             Reason::NoRecord => f.write_str("nothing was recorded of it"),
+            Reason::Unsound => f.write_str("what it says cannot be relied on"),
             Reason::Failed(errno) => write!(f, "error {errno}"),
         }
     }

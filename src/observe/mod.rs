@@ -7,6 +7,7 @@ mod channels;
 mod configuration;
 #[cfg(target_os = "linux")]
 mod descriptors;
+mod leases;
 mod mcp;
 mod processes;
 mod registries;
@@ -21,13 +22,12 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use bstr::{BString, ByteSlice as _};
+use bstr::BString;
 
 use crate::config::policy::Registry;
 use crate::model::facts::Namespaces;
 use crate::model::id::{BootId, Pid, ProcessId};
 use crate::model::known::{Known, Reason, Unknown};
-use crate::model::lease::Leases;
 use crate::model::look::{Arguments, Gap, Scope, Snapshot};
 use crate::model::moment::Clocks;
 use crate::model::question::{Answer, Question};
@@ -37,10 +37,13 @@ use arguments::Memory;
 use aside::{Aside, Reply, Request};
 use channels::Channels;
 use configuration::Configuration;
+use leases::Leasing;
 use processes::{Pinned, Scanner};
 use registries::Registries;
 
 pub use aside::aside_main;
+pub use leases::LeaseDirectory;
+pub use registries::Heard;
 
 /// Variables that are read of every process besides those that policies name: marks that keep, and what tells a
 /// service's main process.
@@ -60,6 +63,8 @@ pub struct Setup {
     pub aside: PathBuf,
     /// The user's home directory, where it is known.
     pub home: Option<PathBuf>,
+    /// Where leases are read.
+    pub leases: Vec<LeaseDirectory>,
     /// The registries that may be asked.
     pub registries: Vec<Registry>,
 }
@@ -113,6 +118,7 @@ pub struct Observer {
     memory: Memory,
     aside: Aside,
     configured: Configuration,
+    leasing: Leasing,
     registries: Registries,
     /// Where a handle could not be had, the reason.
     pinned: BTreeMap<ProcessId, Known<Pinned>>,
@@ -128,6 +134,7 @@ impl Observer {
         names.extend(ENV_NAMES.iter().map(|&name| BString::from(name)));
         let aside = Aside::new(setup.aside.clone(), setup.probe_timeout, names);
         let configured = Configuration::new(setup.home.as_deref());
+        let leasing = Leasing::new(&setup.leases);
         let registries = Registries::new(setup.registries.clone());
         let pinned = BTreeMap::new();
         Ok(Observer {
@@ -137,6 +144,7 @@ impl Observer {
             memory: Memory::default(),
             aside,
             configured,
+            leasing,
             registries,
             pinned,
             spare: None,
@@ -154,15 +162,26 @@ impl Observer {
         self.registries.begin();
         let scanner = &self.scanner;
         let aside = &mut self.aside;
+        // On the same way as the arguments, so that a host without leases pays for one look at a missing directory.
+        let directories = self.leasing.requests();
+        let mut found = None;
         self.memory.refresh(
             &table,
             self.setup.scope,
             own.uid,
             &mut arguments,
             |id| scanner.user(id),
-            |ids| read_arguments(aside, ids),
+            |ids| {
+                let (arguments, leases) = read_arguments(aside, ids, &directories);
+                found = Some(leases);
+                arguments
+            },
         );
+        let found = found.unwrap_or_else(|| self.aside.ask(&directories));
+        let (mut leases, blind) = self.leasing.take(found);
+        leases.cookies = self.leasing.carriers(&leases, &table, &arguments, &mut self.aside);
         let mut gaps = processes::gaps();
+        gaps.extend(blind);
         if unread > 0 {
             gaps.push(Gap {
                 source: Gap::UNREAD.into(),
@@ -170,7 +189,6 @@ impl Observer {
                 cure: None,
             });
         }
-        let leases = Leases::default();
         let configured = match self.setup.scope {
             Scope::User => {
                 let (servers, unreadable) = self.configured.read(&mut self.aside);
@@ -208,26 +226,31 @@ impl Observer {
             }
         }
         let mut replies = self.aside.ask(&requests).into_iter();
+        let limit = self.setup.probe_timeout;
+        let mut registered = self.registries.answer(&mut self.aside, snapshot, questions, limit).into_iter();
         let mut channels = Channels::new();
         let mut answers = Vec::with_capacity(questions.len());
         for question in questions {
             let answer = if let Question::Holders { of, fd } = question {
                 channels.holders(*of, *fd, &snapshot.table).map(Answer::Holders)
-            } else if let Question::Registered { of, registry, place, key } = question {
-                let asked = (registry.as_str(), place.as_bstr(), key.as_bstr());
-                self.registries.answer(&mut self.aside, snapshot, *of, asked).map(Answer::Registered)
+            } else if let Question::Registered { .. } = question {
+                registered.next().unwrap_or_else(|| Err(misfit())).map(Answer::Registered)
             } else {
-                match replies.next() {
-                    Some(Ok(Reply::Answer(answer))) => *answer,
-                    Some(Err(unknown)) => Err(unknown),
-                    Some(Ok(Reply::Arguments(_) | Reply::Configured(_) | Reply::Records(_))) | None => {
-                        Err(misfit())
-                    }
-                }
+                replies.next().unwrap_or_else(|| Err(misfit())).and_then(Reply::answer)
             };
             answers.push((question.clone(), answer));
         }
         answers
+    }
+
+    /// Returns what servers said of the living, for a later run of this boot.
+    pub fn heard(&self) -> Heard {
+        self.registries.heard(&self.boot)
+    }
+
+    /// Takes up what an earlier run heard.
+    pub fn remember(&mut self, heard: Heard) {
+        self.registries.remember(heard, &self.boot);
     }
 
     /// Takes a snapshot's buffers back, so that the next look allocates nothing for a process that did not change.
@@ -295,16 +318,18 @@ pub fn namespaces() -> Known<Namespaces> {
     processes::own(Scope::User, None).namespaces
 }
 
-fn read_arguments(aside: &mut Aside, ids: &[ProcessId]) -> Vec<Known<Vec<BString>>> {
-    let requests: Vec<Request> = ids.iter().map(|&id| Request::Arguments(id)).collect();
-    let replies = aside.ask(&requests).into_iter();
-    replies
-        .map(|reply| match reply {
-            Ok(Reply::Arguments(argv)) => argv,
-            Ok(Reply::Answer(_) | Reply::Configured(_) | Reply::Records(_)) => Err(misfit()),
-            Err(unknown) => Err(unknown),
-        })
-        .collect()
+/// Reads arguments, and then whatever else; what may hang comes last.
+fn read_arguments(
+    aside: &mut Aside,
+    ids: &[ProcessId],
+    also: &[Request],
+) -> (Vec<Known<Vec<BString>>>, Vec<Known<Reply>>) {
+    let mut requests: Vec<Request> = ids.iter().map(|&id| Request::Arguments(id)).collect();
+    requests.extend_from_slice(also);
+    let mut replies = aside.ask(&requests);
+    let others = replies.split_off(ids.len());
+    let arguments = replies.into_iter().map(|reply| reply.and_then(Reply::arguments)).collect();
+    (arguments, others)
 }
 
 /// Returns how many processes in scope could not be matched for want of their arguments, and why the first could not.

@@ -15,6 +15,8 @@ mod crash;
 mod desk;
 mod forgetting;
 #[cfg(target_os = "linux")]
+mod lease_files;
+#[cfg(target_os = "linux")]
 mod observe;
 #[cfg(target_os = "linux")]
 mod other_user;

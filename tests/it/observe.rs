@@ -79,6 +79,7 @@ fn setup(aside: &str) -> Setup {
         env_names: BTreeSet::from([BString::from(NONCE)]),
         aside: PathBuf::from(aside),
         home: None,
+        leases: Vec::new(),
         registries: Vec::new(),
     }
 }

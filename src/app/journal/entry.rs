@@ -93,6 +93,8 @@ pub enum By {
     Hand,
     /// A timer ran `reapd sweep --once`.
     Once,
+    /// `reapd finish`: a lease was over, and whoever said so waited for it.
+    Finish,
     /// A crash cut it short, and it was taken up again.
     Resumed,
 }

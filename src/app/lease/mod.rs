@@ -4,9 +4,13 @@ mod acquire;
 mod check;
 mod hook;
 pub mod identity;
+mod list;
 pub mod place;
 mod release;
 pub mod store;
+pub mod tidy;
+pub mod turn;
+mod wait;
 
 use super::cli::Lease;
 use super::exit::Exit;
@@ -23,7 +27,7 @@ pub fn run(session: &mut Session, command: Lease) -> Result<Exit, Trouble> {
         Lease::Acquire(args) => acquire::acquire(session, &args),
         Lease::Renew { id } => release::renew(session, &id),
         Lease::Release { id, wait } => release::release(session, &id, wait.as_deref()),
-        Lease::List => Err(Trouble::failed("leases are not listed yet")),
+        Lease::List => list::list(session),
         Lease::Check { file } => check::check(session, &file),
         Lease::Hook { agent, export } => {
             let cookie = if export { hook::Cookie::Export } else { hook::Cookie::None };
@@ -37,7 +41,7 @@ fn own_store(session: &Session) -> Result<Store, Trouble> {
     Store::open(&place::own(&session.around)).map_err(|error| store_trouble(&error))
 }
 
-fn id_of(text: &str) -> Result<LeaseId, Trouble> {
+pub(super) fn id_of(text: &str) -> Result<LeaseId, Trouble> {
     LeaseId::new(text).ok_or_else(|| {
         Trouble::usage(format!("'{}' is no name of a lease", escape(text.as_bytes())))
             .hint("up to 64 letters, digits, dots, dashes and underscores, the first a letter or a digit")
@@ -45,7 +49,7 @@ fn id_of(text: &str) -> Result<LeaseId, Trouble> {
 }
 
 /// Returns trouble with a lease file or the directory.
-fn store_trouble(error: &StoreError) -> Trouble {
+pub(super) fn store_trouble(error: &StoreError) -> Trouble {
     let trouble = Trouble::because("lease", error);
     match error {
         StoreError::Directory(_) => {

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::store::Released;
+use super::wait;
 use super::{id_of, own_store, store_trouble};
 use crate::app::exit::Exit;
 use crate::app::report::json::SCHEMA;
@@ -24,7 +25,7 @@ pub(super) fn renew(session: &mut Session, id: &str) -> Result<Exit, Trouble> {
 /// Runs `reapd lease release`.
 pub(super) fn release(session: &mut Session, id: &str, wait: Option<&str>) -> Result<Exit, Trouble> {
     let id = id_of(id)?;
-    let wait = wait
+    let patience = wait
         .map(|text| {
             words::parse_span(text).ok_or_else(|| {
                 Trouble::usage(format!("'{}' is no span of time", escape(text.as_bytes())))
@@ -32,8 +33,8 @@ pub(super) fn release(session: &mut Session, id: &str, wait: Option<&str>) -> Re
             })
         })
         .transpose()?;
-    let store = own_store(session)?;
-    let Some(patience) = wait else {
+    let Some(patience) = patience else {
+        let store = own_store(session)?;
         let released = store.release(&id, None).map_err(|error| store_trouble(&error))?;
         if session.place.json {
             let before = released == Released::Before;
@@ -43,6 +44,5 @@ pub(super) fn release(session: &mut Session, id: &str, wait: Option<&str>) -> Re
         }
         return Ok(Exit::Done);
     };
-    let _ = patience;
-    Err(Trouble::failed("waiting is not there yet"))
+    wait::release_and_wait(session, &id, patience)
 }

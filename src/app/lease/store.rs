@@ -6,6 +6,7 @@
 
 mod fault;
 mod lock;
+mod seen;
 
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File, Metadata};

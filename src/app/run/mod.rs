@@ -8,6 +8,7 @@ mod channel;
 mod container;
 mod end;
 mod family;
+mod finish;
 mod inherited;
 mod record;
 mod signals;
@@ -20,14 +21,14 @@ use std::os::unix::process::CommandExt as _;
 use std::process::{Command, ExitCode};
 
 use super::cli::{Place, Run};
-use super::exit::Exit;
 use super::place::Surroundings;
-use super::session::Session;
-use super::trouble::{Trouble, chain};
+use super::trouble::chain;
 use crate::act::processes::sight_of;
 use crate::model::id::{Pid, ProcessId};
 use crate::model::lease::{COOKIE, RunChannel};
 use crate::observe;
+
+pub use finish::{FINISHING, finish};
 
 use caller::{Caller, Started};
 use channel::Streams;
@@ -62,11 +63,6 @@ pub fn begin(place: Place, run: Run) -> ExitCode {
             ExitCode::from(USAGE)
         }
     }
-}
-
-/// Ends what a lease covers.
-pub fn finish(_session: &mut Session, _id: &str) -> Result<Exit, Trouble> {
-    Err(Trouble::failed("reapd run is not yet there"))
 }
 
 /// Says something on stderr. Where nobody listens, nothing is lost.

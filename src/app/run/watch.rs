@@ -156,15 +156,11 @@ impl<'a> Watch<'a> {
 
     /// Somebody still uses what was to end, or it could not be ended.
     fn refused(&mut self, why: Why) {
-        tell(self.order, || format!("the tree stays for now ({why:?})"));
-        match (why, &self.record, &mut self.idle) {
-            // It may speak again, and then the lease must not say that it is over.
-            (Why::Idle, Some(record), Some(_)) => {
-                if let Err(error) = Why::Idle.reason().map_or(Ok(()), |reason| record.reopen(reason)) {
-                    tell(self.order, || chain(&error));
-                }
-            }
-            (Why::Channel | Why::Holder | Why::Idle | Why::Ended, _, _) => {}
+        // It may speak again, and then the lease must not say that it is over.
+        if let (Why::Idle, Some(reason), Some(record)) = (why, why.reason(), &self.record)
+            && let Err(error) = record.reopen(reason)
+        {
+            tell(self.order, || chain(&error));
         }
     }
 

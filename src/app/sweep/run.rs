@@ -6,6 +6,8 @@ use crate::app::exit::Exit;
 use crate::app::glance::released_for;
 use crate::app::journal::Journal;
 use crate::app::journal::entry::By;
+use crate::app::lease::tidy::tidy;
+use crate::app::lease::turn::Turns;
 use crate::app::lock::{self, LockError};
 use crate::app::look::{Eyes, Sight, foreseen, plan as plan_from};
 use crate::app::memory::{self, Remembered};
@@ -42,7 +44,13 @@ impl Run<'_> {
     pub(super) fn run(self) -> Result<(Exit, Found), Trouble> {
         let state = self.session.around.state(&self.session.place)?;
         let mut observer = self.session.observer(self.config)?;
-        self.run_with(&state, &mut observer)
+        if let Some(heard) = memory::heard(&state) {
+            observer.remember(heard);
+        }
+        let ended = self.run_with(&state, &mut observer);
+        // However it ended: what was asked was asked.
+        memory::save_heard(&state, &observer.heard()).map_err(|error| state_trouble(&error))?;
+        ended
     }
 
     /// Runs it, from the lock to the last word.
@@ -69,6 +77,7 @@ impl Run<'_> {
         let (exit, found) = ended?;
         if exit != Exit::Interrupted {
             memory::use_up(state, &seen.boot, &releases).map_err(|error| state_trouble(&error))?;
+            tidy(&self.session.around, eyes, self.config, &ledger);
         }
         Ok((exit.max(outcome::exit(&taken_up)), found))
     }
@@ -150,6 +159,7 @@ impl Run<'_> {
             fresh_marks: &|| memory::marks(state).ok(),
             checked: None,
             unwritten: None,
+            turns: Turns::none(&self.session.around),
         };
         let reports = carry_out(&plan, &mut stand);
         let unwritten = stand.unwritten;

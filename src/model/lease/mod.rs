@@ -185,17 +185,18 @@ pub struct Leases {
     /// Files that say nothing that counts: malformed, oversized, links, of foreign owners. What they may cover is
     /// unknown and never uncovered. Each is also a gap of the look.
     pub faulty: Vec<FaultyLease>,
-    /// The cookies that processes carry, by process, where one was looked for and found. Nobody's is looked for while
-    /// there is no lease.
+    /// The cookies that processes carry, by process, where one was looked for and found, or could not be read. They
+    /// are looked for with processes in scope whose user has a lease, sound or faulty, and with nobody else.
     pub cookies: BTreeMap<ProcessId, Known<BString>>,
 }
 
 /// A file in a lease directory that says nothing that counts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FaultyLease {
-    /// Its owner, where it could be looked at.
+    /// Whose directory it stands in: the one user whose processes it may be about. Nothing where that is not known.
     pub owner: Option<Uid>,
-    /// Its name in the directory, without `.json`.
+    /// Its name in the directory, without `.json`. Empty where the directory as a whole could not be read: then any
+    /// lease may stand in it.
     pub stem: BString,
     /// What is wrong with it.
     pub why: Unknown,

@@ -68,6 +68,7 @@ fn reason() -> impl Strategy<Value = Reason> {
         Just(Reason::Foreign),
         Just(Reason::NotAsked),
         Just(Reason::NoRecord),
+        Just(Reason::Unsound),
         any::<i32>().prop_map(Reason::Failed),
     ]
 }

@@ -157,7 +157,7 @@ pub(super) fn unknown(why: &Unknown) -> String {
     format!("?{}:{}", reason_word(why.reason), quote(why.what.as_bytes()))
 }
 
-const REASONS: [(&str, Reason); 10] = [
+const REASONS: [(&str, Reason); 11] = [
     ("denied", Reason::Denied),
     ("vanished", Reason::Vanished),
     ("hung", Reason::Hung),
@@ -168,6 +168,7 @@ const REASONS: [(&str, Reason); 10] = [
     ("starved", Reason::Starved),
     ("not-asked", Reason::NotAsked),
     ("no-record", Reason::NoRecord),
+    ("unsound", Reason::Unsound),
 ];
 
 fn reason(word: &str) -> Option<Reason> {

@@ -7,8 +7,10 @@ use std::process::ExitCode;
 use bstr::{BString, ByteSlice as _};
 
 use crate::model::known::{Known, Reason, Unknown};
+use crate::model::lease::COOKIE;
 use crate::model::question::{Answer, Question};
 use crate::observe::channels::Channels;
+use crate::observe::leases::Directories;
 use crate::observe::mcp::Files;
 use crate::observe::processes;
 use crate::observe::registries;
@@ -37,6 +39,7 @@ fn serve(from: &mut impl io::Read, to: &mut impl io::Write) -> io::Result<()> {
         flush: Flush::Each,
         channels: Channels::new(),
         files: Files::default(),
+        leases: Directories::default(),
     };
     let mut chunk = vec![0; 64 * 1024];
     loop {
@@ -78,6 +81,7 @@ struct Server {
     flush: Flush,
     channels: Channels,
     files: Files,
+    leases: Directories,
 }
 
 impl Server {
@@ -90,7 +94,10 @@ impl Server {
                 return Ok(());
             }
             Request::Arguments(id) => Reply::Arguments(processes::arguments(id)),
+            Request::Leases(place) => Reply::Leases(Box::new(self.leases.at(&place))),
+            Request::Cookie(id) => Reply::Cookie(processes::variable(id, COOKIE)),
             Request::Configured(place) => Reply::Configured(self.files.at(&place)),
+            Request::Secret(path) => Reply::Secret(registries::secret(&path.to_path_lossy())),
             Request::Registry(reading) => Reply::Records(Box::new(registries::read(&reading))),
             Request::Ask(question) => Reply::Answer(Box::new(self.answer(&question))),
         };

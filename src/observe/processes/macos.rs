@@ -31,7 +31,7 @@ mod scan;
 
 #[cfg(target_os = "macos")]
 pub(in crate::observe) use facts::{
-    activity, arguments, bearer, channel, facts, holders, owner, sockets, terminals,
+    activity, arguments, bearer, channel, facts, holders, owner, sockets, terminals, variable,
 };
 #[cfg(target_os = "macos")]
 pub(in crate::observe) use host::{boot_id, clocks, gaps, own, prepare_aside};

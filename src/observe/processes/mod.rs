@@ -17,6 +17,7 @@
 //!
 //! fn arguments(id: ProcessId) -> Known<Vec<BString>>           // may hang: runs in the aside process
 //! fn facts(id: ProcessId, env_names: &BTreeSet<BString>) -> Known<Facts>                  // the same
+//! fn variable(id: ProcessId, name: &str) -> Known<Option<BString>>                         // the same
 //! fn path(of: ProcessId, path: &BStr) -> Known<PathAnswer>                                // the same
 //! fn owner(of: ProcessId, pid: Pid) -> Known<Owner>                                       // the same
 //! fn bearer(pid: Pid) -> Known<Option<Row>>          // who bears a number in our pid namespace, if anybody does
@@ -44,10 +45,10 @@ mod macos;
 #[cfg(target_os = "linux")]
 pub(super) use linux::{
     Pinned, Scanner, activity, arguments, bearer, boot_id, clocks, facts, gaps, own, owner, path,
-    prepare_aside,
+    prepare_aside, variable,
 };
 #[cfg(target_os = "macos")]
 pub(super) use macos::{
     Pinned, Scanner, activity, arguments, bearer, boot_id, channel, clocks, facts, gaps, holders, own, owner,
-    path, prepare_aside, sockets, terminals,
+    path, prepare_aside, sockets, terminals, variable,
 };

@@ -56,6 +56,30 @@ pub(in crate::observe) fn arguments(id: ProcessId) -> Known<Vec<BString>> {
     argv(&pinned, &pinned.row()?)
 }
 
+/// Returns one variable of the environment; nothing where it is not set.
+///
+/// A live process whose environment is not to be seen at the moment, in the middle of an exec or behind a dead leader,
+/// is unknown and has not vanished.
+pub(in crate::observe) fn variable(id: ProcessId, name: &str) -> Known<Option<BString>> {
+    let pinned = Pinned::open(id)?;
+    let names = BTreeSet::from([BString::from(name)]);
+    for _ in 0..TRIES {
+        let before = pinned.row()?;
+        let found = environment(&pinned, &before, &names);
+        // A vanished one says so here; whoever is there has an environment that could not be read.
+        let after = pinned.row()?;
+        match found {
+            Ok(mut found) if before.exec == after.exec => return Ok(found.remove(name.as_bytes().as_bstr())),
+            Err(why) if why.reason != Reason::Vanished => return Err(why),
+            Ok(_) | Err(_) if after.is_gone() => {
+                return Err(Unknown::new(Reason::Vanished, "its environment left with its memory"));
+            }
+            Ok(_) | Err(_) => {}
+        }
+    }
+    Err(Unknown::new(Reason::NoRecord, format!("{name} in its environment, which it keeps changing")))
+}
+
 /// Returns the bytes that a process moved so far.
 pub(in crate::observe) fn activity(id: ProcessId) -> Known<Activity> {
     let pinned = Pinned::open(id)?;

@@ -13,7 +13,7 @@ mod stat;
 mod status;
 mod vectors;
 
-pub(in crate::observe) use facts::{activity, arguments, facts};
+pub(in crate::observe) use facts::{activity, arguments, facts, variable};
 pub(in crate::observe) use host::{boot_id, clocks, gaps, own, prepare_aside};
 pub(in crate::observe) use owner::{bearer, owner};
 pub(in crate::observe) use path::path;

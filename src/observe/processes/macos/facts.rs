@@ -25,6 +25,13 @@ pub(in crate::observe) fn arguments(id: ProcessId) -> Known<Vec<BString>> {
     Ok(pinned.still(both)?.argv)
 }
 
+/// Returns one variable of the environment; nothing where it is not set, and unknown where the kernel left all out.
+pub(in crate::observe) fn variable(id: ProcessId, name: &str) -> Known<Option<BString>> {
+    let pinned = Pinned::open(id)?;
+    let both = vectors(id, &BTreeSet::from([BString::from(name)]));
+    Ok(pinned.still(both)?.env?.remove(name.as_bytes().as_bstr()))
+}
+
 /// Returns the dear facts, with those of `env_names` that are set.
 pub(in crate::observe) fn facts(id: ProcessId, env_names: &BTreeSet<BString>) -> Known<Facts> {
     let pinned = Pinned::open(id)?;
