@@ -17,6 +17,8 @@ mod forgetting;
 #[cfg(target_os = "linux")]
 mod lease_files;
 #[cfg(target_os = "linux")]
+mod leases;
+#[cfg(target_os = "linux")]
 mod observe;
 #[cfg(target_os = "linux")]
 mod other_user;
