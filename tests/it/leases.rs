@@ -22,6 +22,7 @@ use crate::turn::turn;
 /// A desk with a lease directory of its own.
 struct Office {
     desk: Desk,
+    number: usize,
 }
 
 impl Office {
@@ -31,7 +32,13 @@ impl Office {
         fs::create_dir(&base).unwrap();
         fs::set_permissions(&base, fs::Permissions::from_mode(0o700)).unwrap();
         desk.reconfigure(|text| format!("{text}\n[escalation]\nladder = [\"TERM 500ms\", \"KILL 3s\"]\n"));
-        Office { desk }
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        Office { desk, number: COUNT.fetch_add(1, Ordering::Relaxed) }
+    }
+
+    /// An id that no other test uses: a cookie counts for all processes of its user, whatever the directory.
+    fn id(&self, name: &str) -> String {
+        format!("{name}-{}-{}", std::process::id(), self.number)
     }
 
     fn directory(&self) -> PathBuf {
@@ -315,17 +322,19 @@ impl Drop for Small {
 #[test]
 fn on_a_full_disk_a_lease_stays_as_it_was_and_nobody_becomes_an_orphan() {
     let office = Office::new();
+    let a = office.id("a");
+    let a = a.as_str();
     let Some(small) = Small::mount(&office.directory()) else {
         eprintln!("skipped: only root may mount a small file system");
         return;
     };
-    office.done(&["lease", "acquire", "--holder", &own(), "--id", "a"]);
-    let root = office.helper("a", "sleep 600 & wait");
+    office.done(&["lease", "acquire", "--holder", &own(), "--id", a]);
+    let root = office.helper(a, "sleep 600 & wait");
     small.fill();
-    let said = office.run(&["lease", "release", "a"]);
+    let said = office.run(&["lease", "release", a]);
     assert_eq!(said.status.code(), Some(3), "{}", text(&said));
     assert_eq!(office.run(&["lease", "acquire", "--ttl", "5m"]).status.code(), Some(3));
-    assert_eq!(office.lease("a").release, Release::Open);
+    assert_eq!(office.lease(a).release, Release::Open);
     let listed = office.json(&["lease", "list"]);
     assert_eq!(
         (&listed["leases"][0]["state"], &listed["faulty"]),
@@ -461,11 +470,15 @@ fn a_hook_without_an_agent_records_nothing() {
 #[test]
 fn twenty_wait_for_one_release_in_any_order_and_return_when_all_are_gone() {
     let office = Office::new();
-    office.done(&["lease", "acquire", "--holder", &own(), "--id", "gw"]);
-    office.done(&["lease", "acquire", "--holder", &own(), "--id", "twin"]);
-    let line = "trap '' TERM; sleep 600 & env -i sleep 601 & while :; do wait; done";
-    let root = office.helper("gw", line);
-    let twin = office.helper("twin", "sleep 600 & env -i sleep 601 & wait");
+    let gw = office.id("gw");
+    let gw = gw.as_str();
+    let twin = office.id("twin");
+    let twin = twin.as_str();
+    office.done(&["lease", "acquire", "--holder", &own(), "--id", gw]);
+    office.done(&["lease", "acquire", "--holder", &own(), "--id", twin]);
+    let line = "trap '' TERM; sleep 600 & env -i REAPD_TEST_NONCE=$REAPD_TEST_NONCE sleep 601 & while :; do wait; done";
+    let root = office.helper(gw, line);
+    let twin = office.helper(twin, "sleep 600 & env -i REAPD_TEST_NONCE=$REAPD_TEST_NONCE sleep 601 & wait");
     let mut tree = BTreeSet::new();
     wait_for("the whole tree", || {
         tree = all_below(root);
@@ -476,9 +489,9 @@ fn twenty_wait_for_one_release_in_any_order_and_return_when_all_are_gone() {
     for caller in 0..20 {
         if caller == 10 {
             // The others come after the release.
-            wait_for("the release", || office.lease("gw").release != Release::Open);
+            wait_for("the release", || office.lease(gw).release != Release::Open);
         }
-        waiting.push(office.command(&["lease", "release", "gw", "--wait", "60s"]).spawn().unwrap());
+        waiting.push(office.command(&["lease", "release", gw, "--wait", "60s"]).spawn().unwrap());
     }
     for child in waiting {
         let output = child.wait_with_output().unwrap();
@@ -486,7 +499,7 @@ fn twenty_wait_for_one_release_in_any_order_and_return_when_all_are_gone() {
         let left: Vec<i32> = tree.iter().copied().filter(|&pid| is_there(pid)).collect();
         assert_eq!(left, [] as [i32; 0], "whoever returns saw all of them gone");
     }
-    assert_eq!(office.json(&["lease", "release", "gw", "--wait", "5s"])["gone"], true);
+    assert_eq!(office.json(&["lease", "release", gw, "--wait", "5s"])["gone"], true);
     assert!(office.is_alive(twin), "its twin has a lease that holds");
     let journal = office.desk.journal();
     assert_eq!(journal.matches("\"intent\"").count(), 1, "nobody is asked to go twice: {journal}");
@@ -495,13 +508,15 @@ fn twenty_wait_for_one_release_in_any_order_and_return_when_all_are_gone() {
 #[test]
 fn who_is_kept_is_named_when_the_wait_is_over() {
     let office = Office::new();
-    office.done(&["lease", "acquire", "--holder", &own(), "--id", "gw"]);
-    let root = office.helper("gw", "export REAPD_KEEP=1; exec sleep 600");
+    let gw = office.id("gw");
+    let gw = gw.as_str();
+    office.done(&["lease", "acquire", "--holder", &own(), "--id", gw]);
+    let root = office.helper(gw, "export REAPD_KEEP=1; exec sleep 600");
     wait_for("the helper", || {
         fs::read_to_string(format!("/proc/{root}/comm")).is_ok_and(|comm| comm == "sleep\n")
     });
     let _turn = turn();
-    let said = office.run(&["lease", "release", "gw", "--wait", "3s", "--json"]);
+    let said = office.run(&["lease", "release", gw, "--wait", "3s", "--json"]);
     assert_eq!(said.status.code(), Some(3), "{}", text(&said));
     let json: Value = serde_json::from_slice(&said.stdout).unwrap();
     assert_eq!((&json["gone"], &json["left"][0]["pid"]), (&false.into(), &root.into()), "{json}");
@@ -512,35 +527,41 @@ fn who_is_kept_is_named_when_the_wait_is_over() {
 #[test]
 fn without_a_configuration_that_can_be_read_nothing_is_ended_and_the_release_stands() {
     let office = Office::new();
-    office.done(&["lease", "acquire", "--holder", &own(), "--id", "gw"]);
-    let root = office.helper("gw", "sleep 600 & wait");
+    let gw = office.id("gw");
+    let gw = gw.as_str();
+    office.done(&["lease", "acquire", "--holder", &own(), "--id", gw]);
+    let root = office.helper(gw, "sleep 600 & wait");
     office.desk.reconfigure(|text| format!("{text}\n[kep]\n"));
-    let said = office.run(&["lease", "release", "gw", "--wait", "2s"]);
+    let said = office.run(&["lease", "release", gw, "--wait", "2s"]);
     assert_eq!(said.status.code(), Some(2), "{}", text(&said));
-    assert_eq!(office.run(&["finish", "gw"]).status.code(), Some(2));
-    assert_eq!(office.lease("gw").release, Release::Released(None));
+    assert_eq!(office.run(&["finish", gw]).status.code(), Some(2));
+    assert_eq!(office.lease(gw).release, Release::Released(None));
     assert!(office.is_alive(root));
 }
 
 #[test]
 fn finish_ends_what_its_own_lease_covers_and_only_when_that_is_over() {
     let office = Office::new();
-    for id in ["one", "two"] {
+    let one = office.id("one");
+    let one = one.as_str();
+    let two = office.id("two");
+    let two = two.as_str();
+    for id in [one, two] {
         office.done(&["lease", "acquire", "--holder", &own(), "--id", id]);
     }
-    let (one, two) = (office.helper("one", "sleep 600 & wait"), office.helper("two", "sleep 600 & wait"));
-    wait_for("both", || office.tree(one).len() == 2 && office.tree(two).len() == 2);
+    let [first, second] = [one, two].map(|id| office.helper(id, "sleep 600 & wait"));
+    wait_for("both", || office.tree(first).len() == 2 && office.tree(second).len() == 2);
     let _turn = turn();
-    let held = office.json(&["finish", "one"]);
+    let held = office.json(&["finish", one]);
     assert_eq!(held["teardowns"], Value::Array(Vec::new()), "{held}");
     assert!(held["kept"][0]["why"].as_str().unwrap().contains("holds its lease"), "{held}");
-    for id in ["one", "two"] {
+    for id in [one, two] {
         office.done(&["lease", "release", id]);
     }
-    let ended = office.json(&["finish", "one"]);
+    let ended = office.json(&["finish", one]);
     assert_eq!(ended["teardowns"][0]["closure"], "gone", "{ended}");
     assert!(
-        !office.is_alive(one) && office.is_alive(two),
+        !office.is_alive(first) && office.is_alive(second),
         "the other is over too, and is somebody else's to finish"
     );
 }
@@ -548,14 +569,16 @@ fn finish_ends_what_its_own_lease_covers_and_only_when_that_is_over() {
 #[test]
 fn a_sweep_leaves_alone_what_somebody_finishes_f15() {
     let office = Office::new();
-    office.done(&["lease", "acquire", "--holder", &own(), "--id", "gw"]);
-    let root = office.helper("gw", "sleep 600 & wait");
-    office.done(&["lease", "release", "gw"]);
+    let gw = office.id("gw");
+    let gw = gw.as_str();
+    office.done(&["lease", "acquire", "--holder", &own(), "--id", gw]);
+    let root = office.helper(gw, "sleep 600 & wait");
+    office.done(&["lease", "release", gw]);
     let lock = fs::File::options()
         .create(true)
         .append(true)
         .mode(0o600)
-        .open(office.directory().join(".gw.lock"))
+        .open(office.directory().join(format!(".{gw}.lock")))
         .unwrap();
     rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
     let _turn = turn();
@@ -569,12 +592,14 @@ fn a_sweep_leaves_alone_what_somebody_finishes_f15() {
 #[test]
 fn sweeps_remove_what_is_long_over_and_nothing_else() {
     let office = Office::new();
-    for (id, bound) in [("old", "--ttl"), ("young", "--ttl"), ("covers", "--ttl")] {
+    let covers = office.id("covers");
+    let covers = covers.as_str();
+    for (id, bound) in [("old", "--ttl"), ("young", "--ttl"), (covers, "--ttl")] {
         office.done(&["lease", "acquire", bound, "5m", "--id", id]);
         office.done(&["lease", "release", id]);
     }
     office.done(&["lease", "acquire", "--holder", &own(), "--id", "held"]);
-    let kept = office.helper("covers", "export REAPD_KEEP=1; exec sleep 600");
+    let kept = office.helper(covers, "export REAPD_KEEP=1; exec sleep 600");
     wait_for("the helper", || {
         fs::read_to_string(format!("/proc/{kept}/comm")).is_ok_and(|comm| comm == "sleep\n")
     });
@@ -583,7 +608,15 @@ fn sweeps_remove_what_is_long_over_and_nothing_else() {
         fs::set_permissions(office.directory().join(name), fs::Permissions::from_mode(0o600)).unwrap();
     }
     let long_ago = SystemTime::now() - Duration::from_hours(2);
-    for name in ["old.json", "covers.json", "held.json", "bad.json", ".x.1.tmp", ".none.lock", ".held.lock"] {
+    for name in [
+        "old.json",
+        &format!("{covers}.json"),
+        "held.json",
+        "bad.json",
+        ".x.1.tmp",
+        ".none.lock",
+        ".held.lock",
+    ] {
         let file = fs::File::options().append(true).open(office.directory().join(name)).unwrap();
         file.set_modified(long_ago).unwrap();
     }

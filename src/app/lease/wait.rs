@@ -235,7 +235,8 @@ impl<'a> Watch<'a> {
         if waited == Waited::Ready
             && let Some(text) = reader.and_then(|reader| reader.join().ok())
         {
-            self.reasons = reasons(&text);
+            // A later one need not see any more whom an earlier one spared.
+            self.reasons.extend(reasons(&text));
         }
         Ok(waited)
     }
