@@ -246,7 +246,7 @@ pub struct Run {
     /// Say on stderr what is done.
     #[arg(short, long)]
     pub verbose: bool,
-    /// The command and its arguments, after `--`.
-    #[arg(required = true, last = true, value_name = "COMMAND")]
+    /// The command and its arguments; after `--`, or from the first word that is no flag.
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     pub command: Vec<std::ffi::OsString>,
 }

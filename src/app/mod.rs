@@ -52,18 +52,28 @@ use trouble::Trouble;
 
 /// Runs the command line and returns how it ended.
 pub fn main() -> ExitCode {
+    // Stands in front of other commands, so that it must cost nothing: no clap, no configuration.
+    if let Some(exit) = run::main() {
+        return exit;
+    }
     let Cli { place, command } = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            // Help and version are no errors: clap prints them on stdout.
-            let exit = if error.use_stderr() { Exit::Usage } else { Exit::Done };
             // A reader that went away is no failure.
             let _ = error.print();
-            return exit.into();
+            return match error.use_stderr() {
+                // Help and version are no errors: clap prints them on stdout.
+                false => Exit::Done.into(),
+                true if run::is_asked() => ExitCode::from(run::USAGE),
+                true => Exit::Usage.into(),
+            };
         }
     };
     if let Command::Aside = command {
         return crate::observe::aside_main();
+    }
+    if let Command::Run(args) = command {
+        return run::begin(place, args);
     }
     signals::listen();
     let mut session = Session { around: Surroundings::read(), place, out: Out::standard() };
@@ -97,9 +107,9 @@ fn run(session: &mut Session, command: Command) -> Result<Exit, Trouble> {
         Command::Release { what } => held::release(session, &what),
         Command::Observe { save } => held::save(session, &save),
         Command::Lease { command } => lease::run(session, command),
-        Command::Run(args) => run::run(session, args),
         Command::Finish { id } => run::finish(session, &id),
-        Command::Aside => Ok(Exit::Done),
+        // Both went their own way before there was a session.
+        Command::Run(_) | Command::Aside => Ok(Exit::Done),
     }
 }
 

@@ -64,8 +64,9 @@ fn explained(spec: &RuleSpec) -> String {
     }
     for setting in spec.settings {
         let need = match setting.need {
-            Need::Required => "must be given",
-            Need::Optional => "may be left out",
+            Need::Required => "must be given".to_owned(),
+            Need::Optional => "may be left out".to_owned(),
+            Need::With(other) => format!("goes together with `{other}`"),
         };
         let _ = writeln!(text, "  {}   {}, {need}: {}", setting.name, kind(setting.kind), setting.doc);
     }
@@ -80,6 +81,7 @@ fn kind(kind: SettingKind) -> String {
         SettingKind::Number => "a number".to_owned(),
         SettingKind::Word(words) => format!("one of {}", words.join(", ")),
         SettingKind::Text => "text".to_owned(),
+        SettingKind::Registry => "a registry's name".to_owned(),
     }
 }
 

@@ -141,7 +141,9 @@ impl State {
             match rustix::fs::flock(&file, FlockOperation::LockShared) {
                 Err(Errno::INTR) => {}
                 done => {
-                    return done.map(|()| file).map_err(|error| io("cannot lock", &self.path_of(name), error));
+                    return done
+                        .map(|()| file)
+                        .map_err(|error| io("cannot lock", &self.path_of(name), error));
                 }
             }
         }
@@ -360,6 +362,19 @@ mod tests {
         std::os::unix::fs::chown(base.path(), Some(65534), None).unwrap();
         let said = State::open(base.path()).unwrap_err().to_string();
         assert!(said.contains("it belongs to another user"), "{said}");
+    }
+
+    #[test]
+    fn a_shared_lock_keeps_those_out_who_want_to_be_alone() {
+        let base = tempfile::tempdir().unwrap();
+        let state = State::open(&base.path().join("s")).unwrap();
+        let one = state.shared("x").unwrap();
+        let other = state.shared("x").unwrap();
+        drop(one);
+        assert!(state.alone("x").unwrap().is_none(), "the other is at it still");
+        drop(other);
+        let alone = state.alone("x").unwrap();
+        assert!(alone.is_some() && state.alone("x").unwrap().is_none());
     }
 
     #[test]

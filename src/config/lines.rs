@@ -8,7 +8,7 @@ use toml::de::{DeTable, DeValue};
 
 use crate::model::rule::{Need, Place, RuleSpec, SettingKind, SettingSpec, Strength};
 
-use super::policy::{Capture, Condition, Glob, Line, Origin, ProofNeed, Setting, Template};
+use super::policy::{Capture, Condition, Glob, Line, Origin, ProofNeed, Registry, Setting, Source, Template};
 use super::read::{Key, Node, Reader, in_order, one_or_more};
 use super::settings;
 use super::template::{self, ALWAYS, Flaw};
@@ -28,6 +28,7 @@ pub(super) struct Ground<'a> {
     pub(super) home: Option<&'a BStr>,
     pub(super) captures: &'a BTreeMap<String, Capture>,
     pub(super) operator_roots: &'a [Glob],
+    pub(super) registries: &'a [Registry],
 }
 
 /// Which list is read.
@@ -81,6 +82,9 @@ impl Ground<'_> {
         if !complete {
             return None;
         }
+        // A line is cut short at the first condition that does not hold, so a server is asked only where the others do:
+        // some count a question as use.
+        conditions.sort_by_key(|condition| self.asks_a_server(condition));
         if by_knowledge.is_some() {
             for condition in &mut conditions {
                 condition.strength = Strength::Proof;
@@ -138,6 +142,19 @@ impl Ground<'_> {
 
     fn rule(&self, name: &str) -> Option<&RuleSpec> {
         self.rules.iter().copied().find(|rule| rule.name == name)
+    }
+
+    /// Says whether weighing a condition asks somebody else's server.
+    fn asks_a_server(&self, condition: &Condition) -> bool {
+        let kinds = self.rule(condition.rule).map_or(&[][..], |rule| rule.settings);
+        kinds.iter().filter(|spec| spec.kind == SettingKind::Registry).any(|spec| {
+            let Some(Setting::Text(name)) = condition.settings.get(spec.name) else { return false };
+            let of_that_name = |registry: &&Registry| registry.name == *name;
+            self.registries
+                .iter()
+                .find(of_that_name)
+                .is_some_and(|registry| matches!(registry.source, Source::Http(_)))
+        })
     }
 
     fn condition(
@@ -248,7 +265,18 @@ impl Ground<'_> {
             SettingKind::Number => Setting::Number(reader.number(node, 0..1 << 53)?),
             SettingKind::Word(words) => Setting::Word(reader.word(node, words)?),
             SettingKind::Text => Setting::Text(reader.text(node, "text")?.to_owned()),
+            SettingKind::Registry => Setting::Text(self.registry(reader, node)?),
         })
+    }
+
+    fn registry(&self, reader: &mut Reader<'_>, node: &Node<'_>) -> Option<String> {
+        let name = reader.text(node, "a registry's name")?;
+        let known = || self.registries.iter().map(|registry| registry.name.as_str());
+        if !known().any(|known| known == name) {
+            reader.unknown(node.span(), "registry", name, known());
+            return None;
+        }
+        Some(name.to_owned())
     }
 
     /// Reads directories of throw-away work, those that the operator named included.
@@ -302,17 +330,26 @@ fn bare_truth(reader: &mut Reader<'_>, rule: &RuleSpec, node: &Node<'_>, truth: 
     require(reader, rule, node.span(), |_| false)
 }
 
-/// Faults the first setting that must be given and is not.
+/// Faults the first setting that must be given and is not, alone or beside one that is.
 fn require(
     reader: &mut Reader<'_>,
     rule: &RuleSpec,
     span: Range<usize>,
     given: impl Fn(&str) -> bool,
 ) -> Option<()> {
-    let missing = rule.settings.iter().find(|spec| spec.need == Need::Required && !given(spec.name));
+    let wanted = |spec: &&SettingSpec| match spec.need {
+        Need::Required => true,
+        Need::Optional => false,
+        Need::With(other) => given(other),
+    };
+    let missing = rule.settings.iter().filter(wanted).find(|spec| !given(spec.name));
     let Some(missing) = missing else { return Some(()) };
+    let who = match missing.need {
+        Need::Required | Need::Optional => rule.name,
+        Need::With(other) => other,
+    };
     reader
-        .fault(span, format!("`{}` needs `{}`", rule.name, missing.name))
+        .fault(span, format!("`{who}` needs `{}`", missing.name))
         .hint(format!("{}: {}", missing.name, missing.doc));
     None
 }

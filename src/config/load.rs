@@ -9,9 +9,10 @@ use crate::model::verdict::Mode;
 
 use super::builtin;
 use super::fault::Fault;
-use super::policy::{Config, Origin, Policy};
+use super::policy::{Config, Origin, Policy, Registry};
 use super::process::{Frame, clash};
 use super::read::{Reader, in_order};
+use super::registry;
 use super::settings::{self, Settings};
 
 /// A file to read.
@@ -54,7 +55,8 @@ pub fn load_whole(source: Option<Source<'_>>, context: &Context<'_>) -> Result<W
     let Some(document) = reader.parse() else { return Err(reader.into_faults()) };
     let top = document.get_ref();
     let settings = settings::read(&mut reader, top, context.home);
-    let mut policies = own(&mut reader, top, &settings, context, name);
+    let mut registries = registry::read(&mut reader, top, context.home, &Origin::File(name.to_owned()));
+    let mut policies = own(&mut reader, top, &settings, &registries, context, name);
     for policy in &policies {
         if let Some((name, choice)) = settings.builtin.get_key_value(policy.name.as_str()) {
             clash(&mut reader, name, choice);
@@ -65,10 +67,11 @@ pub fn load_whole(source: Option<Source<'_>>, context: &Context<'_>) -> Result<W
     }
     for &name in builtin::names() {
         if !policies.iter().any(|policy| policy.name == name) {
-            policies.extend(ours(name, &settings, context)?);
+            policies.extend(ours(name, &settings, &mut registries, context)?);
         }
     }
     policies.sort_by(|one, other| one.name.cmp(&other.name));
+    registries.sort_by(|one, other| one.name.cmp(&other.name));
     let (off, mut policies): (Vec<_>, Vec<_>) =
         policies.into_iter().partition(|policy| policy.mode == Mode::Off);
     for policy in &mut policies {
@@ -76,17 +79,7 @@ pub fn load_whole(source: Option<Source<'_>>, context: &Context<'_>) -> Result<W
     }
     let Settings { mode, confirm, limits, ladder, keep, scope, journal, builtin: _ } = settings;
     Ok(Whole {
-        config: Config {
-            mode,
-            confirm,
-            limits,
-            ladder,
-            keep,
-            scope,
-            journal,
-            registries: Vec::new(),
-            policies,
-        },
+        config: Config { mode, confirm, limits, ladder, keep, scope, journal, registries, policies },
         off,
     })
 }
@@ -95,6 +88,7 @@ fn own(
     reader: &mut Reader<'_>,
     top: &DeTable<'_>,
     settings: &Settings,
+    registries: &[Registry],
     context: &Context<'_>,
     name: &str,
 ) -> Vec<Policy> {
@@ -107,23 +101,38 @@ fn own(
         origin: &Origin::File(name.to_owned()),
         ladder: &settings.ladder,
         operator_roots: &[],
+        registries,
     };
     in_order(table).into_iter().filter_map(|(key, node)| frame.policy(reader, key, node)).collect()
 }
 
-/// Reads one of ours, with what the user's file says of it.
-fn ours(name: &str, settings: &Settings, context: &Context<'_>) -> Result<Vec<Policy>, Vec<Fault>> {
+/// Reads one of ours, with what the user's file says of it. Its registries come to those that are there; one of the
+/// user's with the same name is asked instead of it.
+fn ours(
+    name: &str,
+    settings: &Settings,
+    registries: &mut Vec<Registry>,
+    context: &Context<'_>,
+) -> Result<Vec<Policy>, Vec<Fault>> {
     let file = format!("built-in policy {name}");
     let mut reader = Reader::new(&file, builtin::text(name).unwrap_or_default());
     let choice = settings.builtin.get(name);
+    let document: Option<Spanned<DeTable<'_>>> = reader.parse();
+    if let Some(document) = &document {
+        for registry in registry::read(&mut reader, document.get_ref(), context.home, &Origin::Builtin) {
+            if !registries.iter().any(|known| known.name == registry.name) {
+                registries.push(registry);
+            }
+        }
+    }
     let frame = Frame {
         rules: context.rules,
         home: context.home,
         origin: &Origin::Builtin,
         ladder: &settings.ladder,
         operator_roots: choice.and_then(|choice| choice.roots.as_deref()).unwrap_or_default(),
+        registries,
     };
-    let document: Option<Spanned<DeTable<'_>>> = reader.parse();
     let process = document.as_ref().and_then(|document| document.get_ref().get("process"));
     let table = process.and_then(|node| reader.table(node, "a section"));
     let mut policies: Vec<Policy> = table.map_or_else(Vec::new, |table| {

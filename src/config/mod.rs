@@ -15,6 +15,7 @@ mod nearest;
 pub mod pattern;
 mod process;
 mod read;
+mod registry;
 mod settings;
 mod template;
 

@@ -11,7 +11,7 @@ use crate::model::verdict::Mode;
 
 use super::capture::can_fill;
 use super::lines::{Ground, List};
-use super::policy::{Argument, Capture, Detached, Glob, Line, Match, Origin, Policy, ProofNeed};
+use super::policy::{Argument, Capture, Detached, Glob, Line, Match, Origin, Policy, ProofNeed, Registry};
 use super::read::{Key, Node, Reader, in_order, one_or_more};
 use super::settings::{self, is_variable, ladder, mode, program};
 use super::template::{ALWAYS, is_name};
@@ -42,6 +42,8 @@ pub(super) struct Frame<'a> {
     pub(super) ladder: &'a Ladder,
     /// What the operator named for a built-in policy that asks for it.
     pub(super) operator_roots: &'a [Glob],
+    /// The registries that its lines may ask.
+    pub(super) registries: &'a [Registry],
 }
 
 impl Frame<'_> {
@@ -64,6 +66,7 @@ impl Frame<'_> {
             home: self.home,
             captures: &captures.iter().map(|(name, (capture, _))| (name.clone(), capture.clone())).collect(),
             operator_roots: self.operator_roots,
+            registries: self.registries,
         };
         let matches = self.matches(reader, key, table, &ground);
         if let Some(matches) = &matches {

@@ -60,17 +60,17 @@ impl Default for Settings {
     }
 }
 
-/// The sections, `process` included.
-const SECTIONS: [&str; 9] =
-    ["mode", "confirm", "limits", "escalation", "keep", "scope", "builtin", "journal", "process"];
+/// The sections, `process` and `registry` included.
+const SECTIONS: [&str; 10] =
+    ["mode", "confirm", "limits", "escalation", "keep", "scope", "builtin", "journal", "process", "registry"];
 
 /// Sections that a later version will know.
-const LATER: [&str; 6] = ["daemon", "docker", "registry", "metrics", "hook", "container"];
+const LATER: [&str; 5] = ["daemon", "docker", "metrics", "hook", "container"];
 
 /// Built-in policies that a later version will know.
 const LATER_BUILTIN: [&str; 2] = ["codex-broker-idle", "docker-run"];
 
-/// Reads everything but `[process.*]`.
+/// Reads everything but `[process.*]` and `[registry.*]`.
 pub(super) fn read(reader: &mut Reader<'_>, top: &DeTable<'_>, home: Option<&BStr>) -> Settings {
     let mut settings = Settings::default();
     reader.unknown_keys(top, &SECTIONS, &LATER);

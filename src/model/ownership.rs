@@ -13,7 +13,8 @@ pub fn reapers(table: &Table) -> BTreeSet<Pid> {
     table.rows().iter().filter(|row| is_reaper(row)).map(|row| row.id.pid).collect()
 }
 
-fn is_reaper(row: &Row) -> bool {
+/// Says whether a process adopts orphans, as far as its own row tells; see [`reapers`].
+pub fn is_reaper(row: &Row) -> bool {
     const NAMES: [&[u8]; 9] = [
         b"systemd",
         b"launchd",

@@ -64,6 +64,8 @@ pub enum Need {
     Required,
     /// It has a default, or its absence means something.
     Optional,
+    /// It goes together with the setting of this name: both are given, or neither.
+    With(&'static str),
 }
 
 /// What a setting's value must be.
@@ -81,4 +83,6 @@ pub enum SettingKind {
     Word(&'static [&'static str]),
     /// Free text, e.g. a policy's name or the written reason for a claim.
     Text,
+    /// The name of a registry of the configuration.
+    Registry,
 }

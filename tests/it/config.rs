@@ -47,6 +47,13 @@ static RULES: &[&RuleSpec] = &[
         Some("pid"),
         ReapWhen,
     ),
+    &rule(
+        "lease-expired",
+        Proof,
+        &[setting("in", SettingKind::Registry, Need::With("key")), setting("key", Template, Need::With("in"))],
+        None,
+        ReapWhen,
+    ),
     &rule("stdin-abandoned", Proof, &[], None, ReapWhen),
     &rule(
         "channel-abandoned",
@@ -191,6 +198,8 @@ fn the_whole_example_loads_with_its_examples_too() {
     let whole = load(&text).map_err(|faults| drawn(&faults, &text)).unwrap();
     assert!(whole.config.policies.iter().any(|policy| policy.name == "preview-server"));
     assert_ne!(whole.config.keep, defaults().keep);
+    let registries: Vec<&str> = whole.config.registries.iter().map(|registry| registry.name.as_str()).collect();
+    assert_eq!(registries, ["gateway", "previews"]);
 }
 
 #[test]
@@ -257,6 +266,21 @@ fn roots_of_deleted_worktrees_come_from_the_operator_a21() {
     assert!(roots[0].fits_at_or_below(BStr::new("/home/ana/src/app/.worktrees/fix/src")));
     assert!(!roots[0].fits_at_or_below(BStr::new("/home/ana/src/app")));
     assert_eq!(policy.reap_when[0].conditions[0].settings["roots"], Setting::Patterns(roots.clone()));
+}
+
+#[test]
+fn a_server_is_asked_last_of_its_line() {
+    let text = fs::read_to_string(folder("valid/registries.toml")).unwrap();
+    let config = load(&text).unwrap().config;
+    let policy = config.policies.iter().find(|policy| policy.name == "helper").unwrap();
+    let asked: Vec<Vec<Option<&Setting>>> = policy
+        .reap_when
+        .iter()
+        .map(|line| line.conditions.iter().map(|condition| condition.settings.get("in")).collect())
+        .collect();
+    let registry = |name: &str| Some(Setting::Text(name.to_owned()));
+    let (server, files) = (registry("a-server"), registry("z-files"));
+    assert_eq!(asked, [vec![None, server.as_ref()], vec![files.as_ref(), None], vec![None]]);
 }
 
 #[test]

@@ -25,6 +25,8 @@ struct Office {
     number: usize,
 }
 
+static OFFICES: AtomicUsize = AtomicUsize::new(0);
+
 impl Office {
     fn new() -> Office {
         let desk = Desk::new();
@@ -32,8 +34,7 @@ impl Office {
         fs::create_dir(&base).unwrap();
         fs::set_permissions(&base, fs::Permissions::from_mode(0o700)).unwrap();
         desk.reconfigure(|text| format!("{text}\n[escalation]\nladder = [\"TERM 500ms\", \"KILL 3s\"]\n"));
-        static COUNT: AtomicUsize = AtomicUsize::new(0);
-        Office { desk, number: COUNT.fetch_add(1, Ordering::Relaxed) }
+        Office { desk, number: OFFICES.fetch_add(1, Ordering::Relaxed) }
     }
 
     /// An id that no other test uses: a cookie counts for all processes of its user, whatever the directory.
@@ -180,6 +181,26 @@ fn a_lease_has_a_holder_who_is_there_or_a_time() {
     assert!(String::from_utf8_lossy(&said.stderr).contains("errand"), "{}", text(&said));
     office.done(&["lease", "acquire", "--ttl", "5m", "--id", "x"]);
     refused(&["--ttl", "5s", "--id", "x"], 3, "already");
+    // One that is over and covers nobody makes room.
+    let id = office.id("again");
+    office.done(&["lease", "acquire", "--ttl", "5m", "--id", &id]);
+    office.done(&["lease", "release", &id]);
+    let root = office.helper(&id, "sleep 600 & wait");
+    refused(&["--ttl", "5s", "--id", &id], 3, "already");
+    office.desk.planted.end(root);
+    wait_for("nobody to be covered", || {
+        let listed = office.json(&["lease", "list"]);
+        let leases = listed["leases"].as_array().unwrap();
+        leases
+            .iter()
+            .all(|lease| lease["covers"]["count"] == 0 && lease["covers"]["spared"] == serde_json::json!([]))
+            || {
+                office.desk.planted.all().into_iter().for_each(|pid| office.desk.planted.end(pid));
+                false
+            }
+    });
+    office.done(&["lease", "acquire", "--ttl", "5m", "--id", &id]);
+    assert_eq!(office.lease(&id).release, Release::Open);
 }
 
 #[test]
@@ -325,7 +346,7 @@ fn on_a_full_disk_a_lease_stays_as_it_was_and_nobody_becomes_an_orphan() {
     let a = office.id("a");
     let a = a.as_str();
     let Some(small) = Small::mount(&office.directory()) else {
-        eprintln!("skipped: only root may mount a small file system");
+        // Skipped: only root may mount a small file system.
         return;
     };
     office.done(&["lease", "acquire", "--holder", &own(), "--id", a]);
@@ -348,7 +369,7 @@ fn on_a_full_disk_a_lease_stays_as_it_was_and_nobody_becomes_an_orphan() {
 #[test]
 fn a_directory_that_cannot_be_written_is_said() {
     if rustix::process::geteuid().is_root() {
-        eprintln!("skipped: root writes to every directory");
+        // Skipped: root writes to every directory.
         return;
     }
     let office = Office::new();
@@ -726,7 +747,7 @@ fn the_published_python_writes_leases() {
 #[test]
 fn the_published_typescript_writes_leases() {
     if !Command::new("node").arg("--version").output().is_ok_and(|output| output.status.success()) {
-        eprintln!("skipped: there is no node");
+        // Skipped: there is no node.
         return;
     }
     let office = Office::new();

@@ -196,7 +196,9 @@ pub(super) fn standing(look: &Look, lease: &Lease, row: &Row) -> Standing {
     if named {
         return match is_of_this_boot(look, lease) {
             true => Standing::Root,
-            false => Standing::Spared("the lease is of another boot or namespace, and names somebody else".into()),
+            false => {
+                Standing::Spared("the lease is of another boot or namespace, and names somebody else".into())
+            }
         };
     }
     if !watched {
@@ -322,12 +324,10 @@ pub(super) fn uid(look: &Look, id: ProcessId) -> Option<Uid> {
 }
 
 pub(super) fn cookie(look: &Look, id: ProcessId) -> Option<&BStr> {
-    match look.snapshot.leases.cookies.get(&id) {
-        Some(known) => known.as_ref().ok().map(|cookie| cookie.as_bstr()),
-        // Where there is no lease that could be read, nobody looked for cookies.
-        None => {
-            let env = look.facts(id)?.ok()?.env.as_ref().ok()?;
-            env.get(COOKIE.as_bytes().as_bstr()).map(|cookie| cookie.as_bstr())
-        }
+    if let Some(Ok(cookie)) = look.snapshot.leases.cookies.get(&id) {
+        return Some(cookie.as_bstr());
     }
+    // Where there is no lease that could be read, nobody looked for cookies.
+    let env = look.facts(id)?.ok()?.env.as_ref().ok()?;
+    env.get(COOKIE.as_bytes().as_bstr()).map(|cookie| cookie.as_bstr())
 }

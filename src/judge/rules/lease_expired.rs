@@ -43,14 +43,14 @@ pub static RULE: Rule = Rule {
         settings: &[
             SettingSpec {
                 name: "in",
-                kind: SettingKind::Text,
-                need: Need::Optional,
+                kind: SettingKind::Registry,
+                need: Need::With("key"),
                 doc: "name of a registry of the configuration; default: the leases of reapd itself",
             },
             SettingSpec {
                 name: "key",
                 kind: SettingKind::Template,
-                need: Need::Optional,
+                need: Need::With("in"),
                 doc: "the text to look for in that registry; no default",
             },
         ],

@@ -1,0 +1,337 @@
+//! `docker run` and `podman run` in the words of a command: where a lease's labels and a cidfile go. Pure.
+//!
+//! The labels are `dev.reapd.lease=ID` and, where the holder is known, `dev.reapd.holder=PID:START:BOOT:PIDNS`: the
+//! holder's number, raw start stamp, boot id and the inode of its pid namespace, as they stand in the lease.
+//! The file behind `--cidfile` tells which container the command line made. It is recorded in the lease as the label
+//! `cidfile`, which is where whoever stops containers finds it.
+//!
+//! Whatever is not understood is left alone.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use crate::model::lease::{Holder, LeaseId};
+
+/// What goes into the command line.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Stamp<'a> {
+    /// The lease.
+    pub(super) id: &'a LeaseId,
+    /// Who holds it.
+    pub(super) holder: Option<&'a Holder>,
+    /// Where the engine's client is to write the container's id.
+    pub(super) cidfile: &'a Path,
+}
+
+/// A command line with a lease's marks in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Stamped {
+    /// The whole command.
+    pub(super) command: Vec<OsString>,
+    /// Where the container's id is going to stand, where that is known.
+    pub(super) cidfile: Option<PathBuf>,
+}
+
+/// Returns the command with the marks behind its word `run`; nothing where it is no such command, or is not understood.
+pub(super) fn stamped(command: &[OsString], stamp: Stamp<'_>) -> Option<Stamped> {
+    let at = word_run(command)?;
+    let options = Options::read(&command[at + 1..])?;
+    let mut marks = vec![OsString::from("--label"), format!("dev.reapd.lease={}", stamp.id).into()];
+    if let Some(holder) = stamp.holder.and_then(holder_text) {
+        marks.extend([OsString::from("--label"), format!("dev.reapd.holder={holder}").into()]);
+    }
+    let cidfile = match (options.cidfile, options.stays) {
+        (Some(own), _) => Some(own),
+        (None, Stays::Attached) => {
+            marks.extend([OsString::from("--cidfile"), stamp.cidfile.into()]);
+            Some(stamp.cidfile.to_owned())
+        }
+        // It outlives this command on purpose; nobody here ends it.
+        (None, Stays::Detached) => None,
+    };
+    let mut all = command[..=at].to_vec();
+    all.extend(marks);
+    all.extend_from_slice(&command[at + 1..]);
+    Some(Stamped { command: all, cidfile })
+}
+
+fn holder_text(holder: &Holder) -> Option<String> {
+    let (start, boot, pidns) = (holder.start?, holder.boot.as_ref()?, holder.pidns?);
+    Some(format!("{}:{}:{}:{pidns}", holder.pid, start.0, boot.0))
+}
+
+/// Global flags of docker and podman that take a value (`docker --help`, `podman --help`).
+const GLOBAL: [&str; 25] = [
+    "--config",
+    "--context",
+    "--host",
+    "--log-level",
+    "--tlscacert",
+    "--tlscert",
+    "--tlskey",
+    "-c",
+    "-H",
+    "-l",
+    "--cgroup-manager",
+    "--conmon",
+    "--connection",
+    "--events-backend",
+    "--hooks-dir",
+    "--identity",
+    "--imagestore",
+    "--module",
+    "--network-cmd-path",
+    "--network-config-dir",
+    "--out",
+    "--root",
+    "--runroot",
+    "--runtime",
+    "--url",
+];
+/// And those that take none.
+const GLOBAL_BARE: [&str; 6] = ["--debug", "-D", "--tls", "--tlsverify", "--remote", "-r"];
+
+/// Returns where the word `run` of an engine's client stands.
+fn word_run(command: &[OsString]) -> Option<usize> {
+    let program = Path::new(command.first()?).file_name()?.to_str()?;
+    if !matches!(program, "docker" | "podman") {
+        return None;
+    }
+    let mut at = 1;
+    loop {
+        let word = command.get(at)?.to_str()?;
+        if !word.starts_with('-') {
+            break;
+        }
+        at += match word.split_once('=') {
+            Some((name, _)) if GLOBAL.contains(&name) || GLOBAL_BARE.contains(&name) => 1,
+            None if GLOBAL_BARE.contains(&word) => 1,
+            None if GLOBAL.contains(&word) => 2,
+            Some(_) | None => return None,
+        };
+    }
+    if command.get(at)? == "container" {
+        at += 1;
+    }
+    (command.get(at)? == "run").then_some(at)
+}
+
+/// Whether the client stays with the container.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stays {
+    Attached,
+    Detached,
+}
+
+/// What the options of `run` say that matters here.
+struct Options {
+    stays: Stays,
+    cidfile: Option<PathBuf>,
+}
+
+/// Options of `docker run` and `podman run` without a value. All others take one.
+const BARE: [&str; 19] = [
+    "--detach",
+    "--disable-content-trust",
+    "--help",
+    "--init",
+    "--interactive",
+    "--no-healthcheck",
+    "--oom-kill-disable",
+    "--privileged",
+    "--publish-all",
+    "--quiet",
+    "--read-only",
+    "--rm",
+    "--sig-proxy",
+    "--tty",
+    "--use-api-socket",
+    "--replace",
+    "--rmi",
+    "--env-host",
+    "--http-proxy",
+];
+/// Options of one letter without a value.
+const BARE_LETTERS: &str = "ditPq";
+/// Options of one letter with one.
+const LETTERS: &str = "acehlmpuvw";
+
+impl Options {
+    /// Reads the options up to the image. Nothing where one of them is not understood.
+    fn read(words: &[OsString]) -> Option<Options> {
+        let mut options = Options { stays: Stays::Attached, cidfile: None };
+        let mut words = words.iter();
+        loop {
+            // An option without an image behind it is a fault that the client tells best.
+            let word = words.next()?;
+            let Some(text) = word.to_str() else {
+                // Whatever is no text begins no option that we know; as an image it ends them.
+                return (!word.as_encoded_bytes().starts_with(b"-")).then_some(options);
+            };
+            if !text.starts_with('-') || text == "-" {
+                return Some(options);
+            }
+            if text == "--" {
+                words.next()?;
+                return Some(options);
+            }
+            if text.starts_with("--") {
+                options.long(text, &mut words)?;
+            } else {
+                options.short(&text[1..], &mut words)?;
+            }
+        }
+    }
+
+    fn long<'a>(&mut self, text: &str, words: &mut impl Iterator<Item = &'a OsString>) -> Option<()> {
+        let (name, value) = match text.split_once('=') {
+            Some((name, value)) => (name, Some(OsStr::new(value))),
+            None => (text, None),
+        };
+        if BARE.contains(&name) {
+            if name == "--detach" {
+                self.detach(value)?;
+            }
+            return Some(());
+        }
+        let value = match value {
+            Some(value) => value,
+            None => words.next()?.as_os_str(),
+        };
+        if name == "--cidfile" {
+            self.cidfile = Some(value.into());
+        }
+        Some(())
+    }
+
+    /// Reads letters that stand together, of which the last may have a value: `-itd`, `-p80:80`, `-p 80:80`.
+    fn short<'a>(&mut self, letters: &str, words: &mut impl Iterator<Item = &'a OsString>) -> Option<()> {
+        for (at, letter) in letters.char_indices() {
+            if BARE_LETTERS.contains(letter) {
+                let rest = &letters[at + 1..];
+                match rest.strip_prefix('=') {
+                    Some(value) if letter == 'd' => return self.detach(Some(OsStr::new(value))),
+                    Some(_) => return Some(()),
+                    None if letter == 'd' => self.detach(None)?,
+                    None => {}
+                }
+            } else if LETTERS.contains(letter) {
+                if letters.len() == at + 1 {
+                    words.next()?;
+                }
+                return Some(());
+            } else {
+                return None;
+            }
+        }
+        Some(())
+    }
+
+    fn detach(&mut self, value: Option<&OsStr>) -> Option<()> {
+        self.stays = match value.map(OsStr::as_encoded_bytes) {
+            None | Some(b"true" | b"1" | b"t" | b"T" | b"TRUE" | b"True") => Stays::Detached,
+            Some(b"false" | b"0" | b"f" | b"F" | b"FALSE" | b"False") => Stays::Attached,
+            Some(_) => return None,
+        };
+        Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::id::{BootId, Pid, Start};
+
+    fn holder() -> Holder {
+        Holder {
+            pid: Pid::new(7).unwrap(),
+            start: Some(Start(9)),
+            boot: Some(BootId("b-1".into())),
+            pidns: Some(42),
+            timens: None,
+            host: None,
+            age: None,
+        }
+    }
+
+    fn stamp_line(line: &str) -> Option<(String, Option<String>)> {
+        let words: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
+        let (id, holder) = (LeaseId::new("r-1").unwrap(), holder());
+        let stamp = Stamp { id: &id, holder: Some(&holder), cidfile: Path::new("/l/r-1.cid") };
+        let done = stamped(&words, stamp)?;
+        let words: Vec<&str> = done.command.iter().map(|word| word.to_str().unwrap()).collect();
+        Some((words.join(" "), done.cidfile.map(|path| path.to_str().unwrap().to_owned())))
+    }
+
+    const LABELS: &str = "--label dev.reapd.lease=r-1 --label dev.reapd.holder=7:9:b-1:42";
+    const CIDFILE: &str = "--cidfile /l/r-1.cid";
+
+    #[test]
+    fn marks_go_right_behind_the_word_run() {
+        for (line, before, after) in [
+            ("docker run img", "docker run", "img"),
+            ("/usr/bin/docker run -i --rm mcp/x a b", "/usr/bin/docker run", "-i --rm mcp/x a b"),
+            ("docker container run -it img", "docker container run", "-it img"),
+            (
+                "docker --context c -H unix:///s run --rm img",
+                "docker --context c -H unix:///s run",
+                "--rm img",
+            ),
+            ("docker --host=x --tls run img run", "docker --host=x --tls run", "img run"),
+            ("podman --remote run --name n img", "podman --remote run", "--name n img"),
+            ("podman run --name=n -e A=-d img -d", "podman run", "--name=n -e A=-d img -d"),
+            ("docker run -eA=d -p80:80 img", "docker run", "-eA=d -p80:80 img"),
+            ("docker run --detach=false img", "docker run", "--detach=false img"),
+            ("docker run -d=false img", "docker run", "-d=false img"),
+            ("docker run --network -d img", "docker run", "--network -d img"),
+            ("docker run -- img -d", "docker run", "-- img -d"),
+        ] {
+            let wanted = (format!("{before} {LABELS} {CIDFILE} {after}"), Some("/l/r-1.cid".to_owned()));
+            assert_eq!(stamp_line(line), Some(wanted), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_cidfile_of_the_users_own_stays() {
+        for option in ["--cidfile /own", "--cidfile=/own"] {
+            let wanted = (format!("docker run {LABELS} {option} img"), Some("/own".to_owned()));
+            assert_eq!(stamp_line(&format!("docker run {option} img")), Some(wanted));
+        }
+    }
+
+    #[test]
+    fn who_detaches_gets_labels_only() {
+        for option in ["-d", "--detach", "-itd", "-d=true", "--detach=1", "-di"] {
+            let wanted = (format!("docker run {LABELS} {option} img"), None);
+            assert_eq!(stamp_line(&format!("docker run {option} img")), Some(wanted), "{option}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_understood_is_left_alone() {
+        for line in [
+            "dockerd run img",
+            "docker",
+            "docker ps",
+            "docker exec run img",
+            "docker compose run img",
+            "docker --unknown run img",
+            "docker --context",
+            "docker run",
+            "docker run -i",
+            "docker run -z img",
+            "docker run --name",
+            "docker run --detach=perhaps img",
+            "sh -c docker run img",
+        ] {
+            assert_eq!(stamp_line(line), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_holder_that_is_not_known_in_full_is_no_label() {
+        let mut holder = holder();
+        holder.boot = None;
+        assert_eq!(holder_text(&holder), None);
+    }
+}
