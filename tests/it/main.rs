@@ -19,6 +19,8 @@ mod gateway;
 #[cfg(target_os = "linux")]
 mod lease_files;
 #[cfg(target_os = "linux")]
+mod leases;
+#[cfg(target_os = "linux")]
 mod observe;
 #[cfg(target_os = "linux")]
 mod other_user;
