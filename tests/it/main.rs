@@ -23,6 +23,8 @@ mod other_user;
 mod patience;
 #[cfg(target_os = "linux")]
 mod planted;
+#[cfg(target_os = "linux")]
+mod run;
 mod scenarios;
 #[cfg(target_os = "linux")]
 mod shown;
