@@ -169,11 +169,8 @@ pub(super) fn life(
     }
     let oldest = holder.age.max(seen.map(|pin: Pin| pin.age)).unwrap_or_default();
     if oldest < confirm.errand {
-        let what = format!(
-            "whether {who}, last seen {} old, was more than an errand{}",
-            span(oldest),
-            named.cure()
-        );
+        let what =
+            format!("whether {who}, last seen {} old, was more than an errand{}", span(oldest), named.cure());
         return Err(Unknown::new(Reason::NoRecord, what));
     }
     Ok(Life::Over(who))
