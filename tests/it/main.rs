@@ -29,6 +29,7 @@ mod patience;
 mod planted;
 #[cfg(target_os = "linux")]
 mod registries;
+#[cfg(target_os = "linux")]
 mod run;
 mod scenarios;
 #[cfg(target_os = "linux")]
