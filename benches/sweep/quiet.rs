@@ -31,6 +31,7 @@ pub(crate) fn figures(rounds: usize) -> Vec<Figure> {
         aside: env!("CARGO_BIN_EXE_reapd").into(),
         home: None,
         leases: Vec::new(),
+        registries: Vec::new(),
     })
     .expect("we can observe here");
     let mut ledger = Ledger::default();

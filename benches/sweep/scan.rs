@@ -97,6 +97,7 @@ fn observer() -> Observer {
         aside: env!("CARGO_BIN_EXE_reapd").into(),
         home: None,
         leases: Vec::new(),
+        registries: Vec::new(),
     })
     .expect("we can observe here")
 }

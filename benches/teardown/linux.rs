@@ -125,6 +125,7 @@ impl<'a> Quick<'a> {
             aside: env!("CARGO_BIN_EXE_reapd").into(),
             home: None,
             leases: Vec::new(),
+            registries: Vec::new(),
         })
         .expect("we can observe here");
         // A sweep has looked at least twice before it tears anything down.

@@ -26,6 +26,9 @@ pub fn glance(session: &Session, config: &Config, asked: &Asked) -> Result<(Sigh
         }
     };
     let mut eyes = session.observer(config)?;
+    if let Some(heard) = state.as_ref().and_then(memory::heard) {
+        eyes.remember(heard);
+    }
     let mut sight = take(&mut eyes, config, &mut ledger, &marks)?;
     let asked = Asked { released: released_for(&released.of(&sight.look.snapshot.boot)), ..asked.clone() };
     let plan = plan(&mut eyes, &mut sight.look, &foreseen(&sight.verdicts), config, &asked);

@@ -7,7 +7,7 @@ use bstr::BString;
 
 use super::memory;
 use super::trouble::Trouble;
-use crate::config::policy::{AdmitEnv, Capture, Config};
+use crate::config::policy::{AdmitEnv, Capture, Config, PlacePart, Source};
 use crate::judge::ledger::Begun;
 use crate::judge::protect::protected;
 use crate::judge::{self, Candidates, Ledger, Notes};
@@ -200,6 +200,14 @@ pub fn variables(config: &Config) -> BTreeSet<BString> {
     for capture in config.policies.iter().flat_map(|policy| policy.captures.values()) {
         if let Capture::Env { name, .. } = capture {
             names.insert(name.as_str().into());
+        }
+    }
+    for registry in &config.registries {
+        let Source::Files(files) = &registry.source else { continue };
+        for part in files.files.iter().flat_map(|place| &place.parts) {
+            if let PlacePart::Variable(name) = part {
+                names.insert(name.as_str().into());
+            }
         }
     }
     names

@@ -8,10 +8,12 @@ use crate::judge::Ledger;
 use crate::model::evidence::Cause;
 use crate::model::id::{BootId, ProcessId};
 use crate::model::keep::{KeepMark, Kept};
+use crate::observe::Heard;
 
 const LEDGER: &str = "ledger.json";
 const KEEP: &str = "keep.json";
 const RELEASED: &str = "released.json";
+const HEARD: &str = "registry-answers.json";
 const VERSION: u32 = 1;
 
 #[derive(Serialize, Deserialize)]
@@ -148,6 +150,26 @@ pub fn use_up(state: &State, boot: &BootId, used: &[Release]) -> Result<(), Stat
     let mut released = releases(state)?.of(boot);
     released.retain(|release| !used.contains(release));
     write(state, RELEASED, &Releases { v: VERSION, boot: Some(boot.clone()), released })
+}
+
+#[derive(Serialize, Deserialize)]
+struct HeardFile<H> {
+    v: u32,
+    heard: H,
+}
+
+/// Returns what servers said to an earlier run. A file that cannot be understood only costs asking once more.
+pub fn heard(state: &State) -> Option<Heard> {
+    let file = read::<HeardFile<Heard>>(state, HEARD).ok()??;
+    (file.v == VERSION).then_some(file.heard)
+}
+
+/// Writes down what servers said, for the next run; where there is nothing, nothing is written.
+pub fn save_heard(state: &State, heard: &Heard) -> Result<(), StateError> {
+    if heard.is_empty() {
+        return Ok(());
+    }
+    write(state, HEARD, &HeardFile { v: VERSION, heard })
 }
 
 fn read<T: for<'a> Deserialize<'a>>(state: &State, name: &str) -> Result<Option<T>, StateError> {

@@ -89,6 +89,7 @@ impl Session {
             aside,
             home: self.around.home.clone(),
             leases: all(&self.around, scope).into_iter().map(lease_directory).collect(),
+            registries: config.registries.clone(),
         })
         .map_err(|error| Trouble::because("cannot look at processes", &error))
     }

@@ -141,7 +141,9 @@ impl State {
             match rustix::fs::flock(&file, FlockOperation::LockShared) {
                 Err(Errno::INTR) => {}
                 done => {
-                    return done.map(|()| file).map_err(|error| io("cannot lock", &self.path_of(name), error));
+                    return done
+                        .map(|()| file)
+                        .map_err(|error| io("cannot lock", &self.path_of(name), error));
                 }
             }
         }

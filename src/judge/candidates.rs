@@ -133,14 +133,7 @@ impl<'a> Index<'a> {
     }
 
     /// Puts into `found` the policies that may concern a process, each once.
-    fn fitting(
-        &self,
-        look: &Look,
-        leased: &Roots<'_>,
-        row: &Row,
-        argv: &[BString],
-        found: &mut Vec<usize>,
-    ) {
+    fn fitting(&self, look: &Look, leased: &Roots<'_>, row: &Row, argv: &[BString], found: &mut Vec<usize>) {
         found.clear();
         let written = written_out(argv);
         let named = written.first().map(|first| program_name(first.as_bstr()));

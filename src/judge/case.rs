@@ -12,7 +12,7 @@ use crate::model::look::Look;
 use crate::model::ownership::{Parentage, is_parent_hidden, parentage};
 use crate::model::question::{
     Activity, Answer, Channel, Connection, Family, Holders, Listener, Owner, PathAnswer, Peer, Question,
-    Sockets,
+    Registered, Sockets,
 };
 use crate::model::table::Row;
 
@@ -145,6 +145,18 @@ impl<'a> Case<'a> {
             return Err(misfit());
         };
         Ok(terminals)
+    }
+
+    /// Returns what a registry of somebody else's says of a key; `place` is empty for a server.
+    pub fn registered(&self, registry: &str, place: BString, key: &BStr) -> Found<&'a Registered> {
+        let question = Question::Registered {
+            of: self.root.id,
+            registry: registry.to_owned(),
+            place,
+            key: key.to_owned(),
+        };
+        let Answer::Registered(registered) = self.answer(question)? else { return Err(misfit()) };
+        Ok(registered)
     }
 
     /// Returns the sockets of one process.

@@ -1,14 +1,286 @@
 //! Whether a registry of somebody else's still lists what a tree stands for.
+//!
+//! A registry is the word of whoever keeps it, and only where the tree itself would look for it: its place is filled
+//! from the root's own environment. Being unlisted counts only where the registry is known to work, since an empty
+//! directory is also what an unmounted, a moved and a cleared one look like (REDTEAM F11).
 
-use bstr::BStr;
+use bstr::{BStr, BString, ByteSlice as _};
 
-use crate::config::policy::Registry;
+use crate::config::policy::{FileRegistry, PlacePart, PlacePattern, Registry, Source};
+use crate::model::evidence::Cause;
+use crate::model::facts::Facts;
 use crate::model::known::{Reason, Unknown};
+use crate::model::lease::Holder;
+use crate::model::question::Registered;
 
-use super::case::Case;
-use super::rule::{Finding, Found};
+use super::case::{Case, known};
+use super::rule::{Finding, Found, Holds};
+use super::rules::span;
+
+/// PATH_MAX on Linux; no path is longer.
+const LONGEST: usize = 4096;
 
 /// Weighs what a registry says of a key.
-pub(super) fn weigh(_case: &Case<'_>, registry: &Registry, _key: &BStr) -> Found<Finding> {
-    Err(Unknown::new(Reason::NotAsked, format!("what registry '{}' says", registry.name)).into())
+pub(super) fn weigh(case: &Case<'_>, registry: &Registry, key: &BStr) -> Found<Finding> {
+    let name = &registry.name;
+    let finding = match &registry.source {
+        Source::Files(files) => {
+            let place = place(case, name, files)?;
+            let said = case.registered(name, place.clone(), key)?;
+            let finding = said_of(case, name, place.as_bstr(), said)?;
+            let age = case.look.snapshot.began.boot.since(case.root.began);
+            if finding.holds == Holds::Yes && age < files.settle {
+                // What is listed now may be what another one left, and its own record may be still to come.
+                let why =
+                    format!("it has run for {} only, and registry '{name}' may list it later", span(age));
+                return Ok(Finding::no(why));
+            }
+            finding
+        }
+        Source::Http(_) => {
+            let said = case.registered(name, BString::default(), key)?;
+            said_of(case, name, BStr::new(""), said)?
+        }
+    };
+    Ok(finding.hanging_on(Cause::Registry(name.clone())))
+}
+
+fn said_of(case: &Case<'_>, name: &str, place: &BStr, said: &Registered) -> Found<Finding> {
+    match said {
+        Registered::Listed { holder: None } => Ok(Finding::no(format!("registry '{name}' lists it"))),
+        Registered::Listed { holder: Some(holder) } => held(case, name, holder),
+        Registered::Over(why) => Ok(Finding::yes(format!("registry '{name}' says that it is over: {why}"))),
+        Registered::NotListed { others: 0 } if !has_listed(case, name, place) => {
+            let what = format!("registry '{name}' lists nobody, and whether it ever did");
+            Err(Unknown::new(Reason::NoRecord, what).into())
+        }
+        Registered::NotListed { others: 0 } => {
+            Ok(Finding::yes(format!("registry '{name}' does not list it any more, nor anybody else")))
+        }
+        Registered::NotListed { others } => {
+            Ok(Finding::yes(format!("registry '{name}' does not list it, and lists {others} others")))
+        }
+    }
+}
+
+/// Weighs the holder that a record names.
+fn held(_case: &Case<'_>, name: &str, holder: &Holder) -> Found<Finding> {
+    let what = format!("whether process {}, which holds it in registry '{name}', lives", holder.pid);
+    Err(Unknown::new(Reason::NotAsked, what).into())
+}
+
+/// Says whether a registry listed anybody earlier in this boot.
+fn has_listed(_case: &Case<'_>, _name: &str, _place: &BStr) -> bool {
+    false
+}
+
+/// Returns where the root's own registry is: the first place whose variables it has.
+fn place(case: &Case<'_>, name: &str, files: &FileRegistry) -> Found<BString> {
+    let facts = case.facts(case.root.id)?;
+    let own = known(&case.look.snapshot.own.namespaces)?;
+    if known(&facts.namespaces)?.mount != own.mount {
+        let what = format!("what the files of registry '{name}' are in its mount namespace");
+        return Err(Unknown::new(Reason::Foreign, what).into());
+    }
+    for pattern in &files.files {
+        if let Some(place) = filled(name, pattern, facts)? {
+            return Ok(place);
+        }
+    }
+    let what = format!("where registry '{name}' is: it has none of the variables that would say so");
+    Err(Unknown::new(Reason::NoRecord, what).into())
+}
+
+/// Returns a place with its variables filled in, or nothing where one of them is not set.
+fn filled(name: &str, pattern: &PlacePattern, facts: &Facts) -> Found<Option<BString>> {
+    let mut place = BString::default();
+    for part in &pattern.parts {
+        match part {
+            PlacePart::Pattern(text) => place.extend_from_slice(text.as_bytes()),
+            PlacePart::Variable(variable) => {
+                let env = known(&facts.env)?;
+                let Some(value) = env.get(variable.as_bytes().as_bstr()) else { return Ok(None) };
+                let Some(directory) = directory(value.as_bstr()) else {
+                    let what = format!("where registry '{name}' is: its {variable} names no whole directory");
+                    return Err(Unknown::new(Reason::Unsupported, what).into());
+                };
+                place.extend_from_slice(directory);
+            }
+        }
+    }
+    if place.len() > LONGEST {
+        let what = format!("where registry '{name}' is: the path is too long");
+        return Err(Unknown::new(Reason::Truncated, what).into());
+    }
+    Ok(Some(place))
+}
+
+/// Returns a value that is one whole directory, without a slash at its end. It is text from outside: nothing of it may
+/// read as a pattern, or lead elsewhere. An empty one is unset to some programs and not to others.
+fn directory(value: &BStr) -> Option<&BStr> {
+    let path = value.trim_end_with(|letter| letter == '/').as_bstr();
+    let plain = |element: &[u8]| !matches!(element, b"" | b"." | b"..");
+    let fits = value.starts_with(b"/")
+        && path.split(|byte| *byte == b'/').skip(1).all(plain)
+        && !path.iter().any(|byte| byte.is_ascii_control() || matches!(byte, b'*' | b'?'));
+    fits.then_some(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::config::policy::{HttpRegistry, Instance, Method, Origin, Server};
+    use crate::judge::rules::support::{ROOT, Says, Scene, id};
+    use crate::model::moment::Moment;
+    use crate::model::question::{Answer, Question};
+
+    const PLACE: &str = "/tmp/state/*/r.json";
+
+    fn files(parts: &[&[PlacePart]]) -> Registry {
+        let place = |parts: &&[PlacePart]| PlacePattern { text: String::new(), parts: parts.to_vec() };
+        Registry {
+            name: "r".into(),
+            origin: Origin::Builtin,
+            source: Source::Files(FileRegistry {
+                files: parts.iter().map(place).collect(),
+                key: "/k".into(),
+                holder: None,
+                settle: Duration::from_secs(30),
+            }),
+        }
+    }
+
+    fn fixed() -> Registry {
+        files(&[&[PlacePart::Pattern(PLACE.into())]])
+    }
+
+    fn server(every: Duration) -> Registry {
+        Registry {
+            source: Source::Http(HttpRegistry {
+                server: Server::Tcp { host: "127.0.0.1".into(), port: 1 },
+                target: "/{key}".into(),
+                method: Method::Get,
+                headers: Vec::new(),
+                body: None,
+                every,
+                alive: Vec::new(),
+                gone: Vec::new(),
+                listed: None,
+                instance: Instance::Ancestor,
+            }),
+            ..fixed()
+        }
+    }
+
+    fn question(place: &str) -> Question {
+        Question::Registered { of: id(ROOT), registry: "r".into(), place: place.into(), key: "key".into() }
+    }
+
+    /// The root, old enough, and what the registry at a place says.
+    fn told(place: &str, said: Registered) -> Scene {
+        let scene = Scene::orphan().row(ROOT, |row| row.began = Moment(0));
+        scene.now(Moment(0).plus(Duration::from_mins(5))).answer(question(place), Answer::Registered(said))
+    }
+
+    #[track_caller]
+    fn check(scene: &Scene, registry: &Registry, expected: &Says) {
+        scene.check_by(|case| weigh(case, registry, BStr::new("key")), expected);
+    }
+
+    fn unlisted() -> Registered {
+        Registered::NotListed { others: 3 }
+    }
+
+    #[test]
+    fn listed_over_and_not_listed() {
+        check(&told(PLACE, Registered::Listed { holder: None }), &fixed(), &Says::No("'r' lists it"));
+        check(&told(PLACE, unlisted()), &fixed(), &Says::Yes("lists 3 others"));
+        check(&told("", Registered::Over("404".into())), &server(Duration::ZERO), &Says::Yes("over: 404"));
+        let asked = Says::Asks(vec![question(PLACE)]);
+        check(&told("/elsewhere", unlisted()), &fixed(), &asked);
+        let refused = told(PLACE, unlisted()).refused(question(PLACE), Reason::Denied);
+        check(&refused, &fixed(), &Says::Unknown(""));
+    }
+
+    #[test]
+    fn a_registry_that_lists_nobody_at_all_proves_nothing_f11() {
+        check(&told(PLACE, Registered::NotListed { others: 0 }), &fixed(), &Says::Unknown("lists nobody"));
+    }
+
+    #[test]
+    fn whoever_is_younger_than_settle_may_be_listed_yet() {
+        let at = |seconds| told(PLACE, unlisted()).now(Moment(0).plus(Duration::from_secs(seconds)));
+        check(&at(29), &fixed(), &Says::No("may list it later"));
+        check(&at(30), &fixed(), &Says::Yes("does not list it"));
+    }
+
+    #[test]
+    fn every_end_hangs_on_its_registry() {
+        for (registry, place) in [(fixed(), PLACE), (server(Duration::ZERO), "")] {
+            let found =
+                told(place, unlisted()).case(|case| weigh(case, &registry, BStr::new("key"))).unwrap();
+            assert_eq!(found.cause, Some(Cause::Registry("r".into())));
+            assert_eq!(found.lasting, None);
+        }
+    }
+
+    fn with_env(scene: Scene, env: &[(&str, &str)]) -> Scene {
+        let env = env.iter().map(|(name, value)| (BString::from(*name), BString::from(*value))).collect();
+        scene.facts(ROOT, |facts| facts.env = Ok(env))
+    }
+
+    fn by_variables() -> Registry {
+        let variable = |name: &str| PlacePart::Variable(name.into());
+        let pattern = |text: &str| PlacePart::Pattern(text.into());
+        files(&[
+            &[variable("DATA"), pattern("/state/*/r.json")],
+            &[variable("TMPDIR"), pattern("/codex/*/r.json")],
+            &[pattern("/tmp/codex/*/r.json")],
+        ])
+    }
+
+    #[test]
+    fn the_place_comes_from_the_roots_own_environment() {
+        for (env, place) in [
+            (&[("DATA", "/d"), ("TMPDIR", "/t")][..], "/d/state/*/r.json"),
+            (&[("DATA", "/d//")], "/d/state/*/r.json"),
+            (&[("TMPDIR", "/t/u")], "/t/u/codex/*/r.json"),
+            (&[("TMPDIR", "/")], "/codex/*/r.json"),
+            (&[], "/tmp/codex/*/r.json"),
+        ] {
+            let scene = with_env(told(place, unlisted()), env);
+            check(&scene, &by_variables(), &Says::Yes("does not list it"));
+        }
+        let only = files(&[&[PlacePart::Variable("DATA".into()), PlacePart::Pattern("/*".into())]]);
+        check(&with_env(told("/*", unlisted()), &[]), &only, &Says::Unknown("none of the variables"));
+    }
+
+    #[test]
+    fn a_variable_that_is_no_whole_directory_is_unknown_s3() {
+        for value in ["", "t", "./t", "/t/../u", "/t//u", "/t/.", "/t*", "/t?", "/t\n"] {
+            let scene = with_env(told("/tmp/codex/*/r.json", unlisted()), &[("TMPDIR", value)]);
+            check(&scene, &by_variables(), &Says::Unknown("no whole directory"));
+        }
+        let long = "/x".repeat(2050);
+        let scene = with_env(told(PLACE, unlisted()), &[("DATA", &long)]);
+        check(&scene, &by_variables(), &Says::Unknown("too long"));
+    }
+
+    #[test]
+    fn an_unread_environment_or_another_mount_namespace_is_unknown() {
+        let refused = || Unknown::new(Reason::Denied, "its environment");
+        let unread = told("/tmp/codex/*/r.json", unlisted()).facts(ROOT, |facts| facts.env = Err(refused()));
+        check(&unread, &by_variables(), &Says::Unknown("environment"));
+        let foreign = told(PLACE, unlisted()).facts(ROOT, |facts| {
+            facts.namespaces = facts.namespaces.clone().map(|mut theirs| {
+                theirs.mount += 1;
+                theirs
+            });
+        });
+        check(&foreign, &fixed(), &Says::Unknown("mount namespace"));
+        let untold = told(PLACE, unlisted()).facts(ROOT, |facts| facts.namespaces = Err(refused()));
+        check(&untold, &fixed(), &Says::Unknown("environment"));
+    }
 }

@@ -51,7 +51,7 @@ fn seen(look: &Look, config: &Config, ledger: &mut Ledger) -> Option<Judgement> 
 
 /// Gives every member of a tree of several an open /dev/null for stdin and stdout, where the scene says nothing of it:
 /// whom a policy matches within a tree is asked for that (see `inner`).
-fn with_plain_ends(look: &Look, candidates: &Candidates) -> Look {
+pub(super) fn with_plain_ends(look: &Look, candidates: &Candidates) -> Look {
     let mut look = look.clone();
     for candidate in candidates.list.iter().filter(|candidate| candidate.tree.len() > 1) {
         for (&of, fd) in candidate.tree.iter().flat_map(|of| [(of, 0), (of, 1)]) {

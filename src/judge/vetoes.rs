@@ -11,8 +11,8 @@ use crate::model::rule::Strength;
 use crate::model::table::{Row, State};
 
 use super::case::{Case, gather, known};
-use super::{leased, protect};
 use super::rule::{Blank, Finding, Found, Holds};
+use super::{leased, protect};
 
 /// One veto: its name, and a pure function that says *yes* where the tree must be kept.
 struct Veto {

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use bstr::BString;
 
-use crate::model::known::{Known, Reason, Unknown};
+use crate::model::known::{Reason, Unknown};
 use crate::model::look::{Gap, McpServer};
 
 use super::aside::{Aside, Reply, Request};
@@ -45,7 +45,7 @@ impl Configuration {
         let mut gaps = Vec::new();
         let home = Request::Configured(Place::Home(home.clone()));
         let before = self.user.directories.len();
-        match aside.ask(&[home]).pop().map(configured) {
+        match aside.ask(&[home]).pop().map(|reply| reply.and_then(Reply::configured)) {
             Some(Ok(user)) => self.user = user,
             Some(Err(why)) => gaps.push(Gap {
                 source: "MCP configuration in the home directory".into(),
@@ -88,7 +88,7 @@ impl Configuration {
             .collect();
         let mut projects = BTreeMap::new();
         for (&directory, reply) in wanted.iter().zip(aside.ask(&requests)) {
-            match configured(reply) {
+            match reply.and_then(Reply::configured) {
                 Ok(found) => {
                     projects.insert(directory.clone(), found);
                 }
@@ -99,15 +99,6 @@ impl Configuration {
             }
         }
         self.projects = projects;
-    }
-}
-
-fn configured(reply: Known<Reply>) -> Known<Configured> {
-    match reply? {
-        Reply::Configured(configured) => Ok(configured),
-        Reply::Arguments(_) | Reply::Answer(_) | Reply::Leases(_) | Reply::Cookie(_) => {
-            Err(Unknown::new(Reason::Unsupported, "an answer to another question"))
-        }
     }
 }
 

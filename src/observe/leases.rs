@@ -77,11 +77,8 @@ impl Leasing {
                 asked.rest -= 1;
                 Err(Unknown::new(Reason::Hung, "reading it"))
             };
-            let found = match reply {
-                Ok(Reply::Leases(found)) => *found,
-                Ok(Reply::Arguments(_) | Reply::Configured(_) | Reply::Answer(_) | Reply::Cookie(_)) => {
-                    asked.place.unknown(super::misfit(), "it will be tried again at the next look")
-                }
+            let found = match reply.and_then(Reply::leases) {
+                Ok(found) => found,
                 Err(why) if why.reason == Reason::Hung => {
                     if asked.rest == 0 {
                         asked.rest = TURNS;
@@ -123,14 +120,7 @@ impl Leasing {
         self.cookies.refresh(table, concerned, |ids| {
             let requests: Vec<Request> = ids.iter().map(|&id| Request::Cookie(id)).collect();
             let replies = aside.ask(&requests).into_iter();
-            replies
-                .map(|reply| match reply? {
-                    Reply::Cookie(cookie) => cookie,
-                    Reply::Arguments(_) | Reply::Configured(_) | Reply::Answer(_) | Reply::Leases(_) => {
-                        Err(super::misfit())
-                    }
-                })
-                .collect()
+            replies.map(|reply| reply.and_then(Reply::cookie)).collect()
         })
     }
 }

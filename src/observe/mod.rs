@@ -10,6 +10,7 @@ mod descriptors;
 mod leases;
 mod mcp;
 mod processes;
+mod registries;
 #[cfg(target_os = "linux")]
 pub mod sockets;
 #[cfg(target_os = "linux")]
@@ -23,6 +24,7 @@ use std::time::Duration;
 
 use bstr::BString;
 
+use crate::config::policy::Registry;
 use crate::model::facts::Namespaces;
 use crate::model::id::{BootId, Pid, ProcessId};
 use crate::model::known::{Known, Reason, Unknown};
@@ -37,9 +39,11 @@ use channels::Channels;
 use configuration::Configuration;
 use leases::Leasing;
 use processes::{Pinned, Scanner};
+use registries::Registries;
 
 pub use aside::aside_main;
 pub use leases::LeaseDirectory;
+pub use registries::Heard;
 
 /// Variables that are read of every process besides those that policies name: marks that keep, and what tells a
 /// service's main process.
@@ -61,6 +65,8 @@ pub struct Setup {
     pub home: Option<PathBuf>,
     /// Where leases are read.
     pub leases: Vec<LeaseDirectory>,
+    /// The registries that may be asked.
+    pub registries: Vec<Registry>,
 }
 
 /// Why nothing can be looked at.
@@ -113,6 +119,7 @@ pub struct Observer {
     aside: Aside,
     configured: Configuration,
     leasing: Leasing,
+    registries: Registries,
     /// Where a handle could not be had, the reason.
     pinned: BTreeMap<ProcessId, Known<Pinned>>,
     spare: Option<(Table, Vec<Arguments>)>,
@@ -128,6 +135,7 @@ impl Observer {
         let aside = Aside::new(setup.aside.clone(), setup.probe_timeout, names);
         let configured = Configuration::new(setup.home.as_deref());
         let leasing = Leasing::new(&setup.leases);
+        let registries = Registries::new(setup.registries.clone());
         let pinned = BTreeMap::new();
         Ok(Observer {
             setup,
@@ -137,6 +145,7 @@ impl Observer {
             aside,
             configured,
             leasing,
+            registries,
             pinned,
             spare: None,
         })
@@ -150,6 +159,7 @@ impl Observer {
         let (mut table, mut arguments) = self.spare.take().unwrap_or_default();
         let unread = self.scanner.scan(&mut table)?;
         self.aside.begin();
+        self.registries.begin();
         let scanner = &self.scanner;
         let aside = &mut self.aside;
         // On the same way as the arguments, so that a host without leases pays for one look at a missing directory.
@@ -211,29 +221,36 @@ impl Observer {
     pub fn answer(&mut self, snapshot: &Snapshot, questions: &[Question]) -> Vec<(Question, Known<Answer>)> {
         let mut requests = Vec::new();
         for question in questions {
-            if !matches!(question, Question::Holders { .. }) {
+            if !matches!(question, Question::Holders { .. } | Question::Registered { .. }) {
                 requests.push(Request::Ask(question.clone()));
             }
         }
         let mut replies = self.aside.ask(&requests).into_iter();
+        let limit = self.setup.probe_timeout;
+        let mut registered = self.registries.answer(&mut self.aside, snapshot, questions, limit).into_iter();
         let mut channels = Channels::new();
         let mut answers = Vec::with_capacity(questions.len());
         for question in questions {
             let answer = if let Question::Holders { of, fd } = question {
                 channels.holders(*of, *fd, &snapshot.table).map(Answer::Holders)
+            } else if let Question::Registered { .. } = question {
+                registered.next().unwrap_or_else(|| Err(misfit())).map(Answer::Registered)
             } else {
-                match replies.next() {
-                    Some(Ok(Reply::Answer(answer))) => *answer,
-                    Some(Err(unknown)) => Err(unknown),
-                    Some(Ok(
-                        Reply::Arguments(_) | Reply::Configured(_) | Reply::Leases(_) | Reply::Cookie(_),
-                    ))
-                    | None => Err(misfit()),
-                }
+                replies.next().unwrap_or_else(|| Err(misfit())).and_then(Reply::answer)
             };
             answers.push((question.clone(), answer));
         }
         answers
+    }
+
+    /// Returns what servers said of the living, for a later run of this boot.
+    pub fn heard(&self) -> Heard {
+        self.registries.heard(&self.boot)
+    }
+
+    /// Takes up what an earlier run heard.
+    pub fn remember(&mut self, heard: Heard) {
+        self.registries.remember(heard, &self.boot);
     }
 
     /// Takes a snapshot's buffers back, so that the next look allocates nothing for a process that did not change.
@@ -311,16 +328,7 @@ fn read_arguments(
     requests.extend_from_slice(also);
     let mut replies = aside.ask(&requests);
     let others = replies.split_off(ids.len());
-    let arguments = replies
-        .into_iter()
-        .map(|reply| match reply {
-            Ok(Reply::Arguments(argv)) => argv,
-            Ok(Reply::Answer(_) | Reply::Configured(_) | Reply::Leases(_) | Reply::Cookie(_)) => {
-                Err(misfit())
-            }
-            Err(unknown) => Err(unknown),
-        })
-        .collect();
+    let arguments = replies.into_iter().map(|reply| reply.and_then(Reply::arguments)).collect();
     (arguments, others)
 }
 

@@ -13,12 +13,13 @@ use crate::config::policy::{
 use crate::model::facts::{Executable, Facts};
 use crate::model::id::{BootId, FileId, Identity, Pid, ProcessId, Start, Uid};
 use crate::model::known::{Known, Reason, Unknown};
+use crate::model::lease::{COOKIE, LeaseId, Leases};
 use crate::model::look::{Look, Own, Scope, Snapshot};
 use crate::model::moment::{Clocks, Moment};
 use crate::model::plan::{Ladder, Member, Rung, Signal};
 use crate::model::question::{Answer, Family, Listener, Question, Sockets};
 use crate::model::table::{Row, Table, plain_row};
-use crate::model::verdict::{Judgement, Mode, Verdict, Verdicts};
+use crate::model::verdict::{Claim, Judgement, Mode, TreeLease, Verdict, Verdicts};
 
 pub(super) const OWN: i32 = 900;
 
@@ -31,6 +32,7 @@ pub(super) struct World {
     pub(super) verdicts: Verdicts,
     pub(super) config: Config,
     pub(super) scope: Scope,
+    pub(super) leases: Leases,
 }
 
 impl World {
@@ -44,6 +46,7 @@ impl World {
             verdicts: Verdicts::default(),
             config: config(),
             scope: Scope::User,
+            leases: Leases::default(),
         };
         world.add(1, 0, 1, 1).add(800, 1, 800, 50).add(OWN, 800, 800, 51).add(901, OWN, 901, 52);
         world.add(10, 1, 10, 100).add(11, 10, 10, 101);
@@ -74,6 +77,39 @@ impl World {
         let mut facts = usual(self.id(pid));
         change(&mut facts);
         self.facts.insert(pid, Ok(facts));
+        self
+    }
+
+    /// A process carries the cookie of a lease.
+    pub(super) fn carries(&mut self, pid: i32, cookie: &str) -> &mut World {
+        let id = self.id(pid);
+        self.leases.cookies.insert(id, Ok(cookie.into()));
+        self.fact(pid, |facts| facts.env = Ok(BTreeMap::from([(COOKIE.into(), cookie.into())])))
+    }
+
+    /// A lease that holds claims whoever carries its name, as long as these keep it.
+    pub(super) fn claim(&mut self, lease: &str, keepers: &[i32]) -> &mut World {
+        let claim = Claim {
+            lease: LeaseId::new(lease),
+            owner: Some(Uid(1000)),
+            cookie: Some(lease.into()),
+            processes: Vec::new(),
+            keepers: keepers.iter().map(|&pid| self.id(pid)).collect(),
+            why: "it holds".into(),
+        };
+        self.verdicts.leased.claims.push(claim);
+        self
+    }
+
+    /// A lease that is over covers a root.
+    pub(super) fn own_lease(&mut self, root: i32, lease: &str) -> &mut World {
+        let lease = TreeLease {
+            root: self.id(root),
+            owner: Uid(1000),
+            lease: LeaseId::new(lease).unwrap(),
+            cookie: Some(lease.into()),
+        };
+        self.verdicts.leased.trees.push(lease);
         self
     }
 
@@ -155,7 +191,7 @@ impl World {
                 scope: self.scope,
             },
             configured: Vec::new(),
-            leases: crate::model::lease::Leases::default(),
+            leases: self.leases.clone(),
             gaps: Vec::new(),
         });
         for row in &self.rows {

@@ -108,11 +108,11 @@ impl<'a> Gates<'a> {
                 (Some(owner), Ok(uid)) => owner == *uid,
                 (None, _) | (_, Err(_)) => true,
             };
-            let names =
-                claim.processes.contains(&id) || cookie.is_some() && claim.cookie.as_ref() == cookie;
-            let is_own = self.ground.own_leases().any(|own| {
-                Some(&own.lease) == claim.lease.as_ref() && Some(own.owner) == claim.owner
-            });
+            let names = claim.processes.contains(&id) || cookie.is_some() && claim.cookie.as_ref() == cookie;
+            let is_own = self
+                .ground
+                .own_leases()
+                .any(|own| Some(&own.lease) == claim.lease.as_ref() && Some(own.owner) == claim.owner);
             let mut others = claim.keepers.iter().filter(|keeper| **keeper != id);
             let goes_too = !claim.keepers.is_empty() && others.all(|keeper| is_member(*keeper));
             if is_theirs && names && !is_own && !goes_too {

@@ -50,7 +50,10 @@ static RULES: &[&RuleSpec] = &[
     &rule(
         "lease-expired",
         Proof,
-        &[setting("in", SettingKind::Registry, Need::With("key")), setting("key", Template, Need::With("in"))],
+        &[
+            setting("in", SettingKind::Registry, Need::With("key")),
+            setting("key", Template, Need::With("in")),
+        ],
         None,
         ReapWhen,
     ),
@@ -198,7 +201,8 @@ fn the_whole_example_loads_with_its_examples_too() {
     let whole = load(&text).map_err(|faults| drawn(&faults, &text)).unwrap();
     assert!(whole.config.policies.iter().any(|policy| policy.name == "preview-server"));
     assert_ne!(whole.config.keep, defaults().keep);
-    let registries: Vec<&str> = whole.config.registries.iter().map(|registry| registry.name.as_str()).collect();
+    let registries: Vec<&str> =
+        whole.config.registries.iter().map(|registry| registry.name.as_str()).collect();
     assert_eq!(registries, ["gateway", "previews"]);
 }
 

@@ -23,6 +23,7 @@ mod other_user;
 mod patience;
 #[cfg(target_os = "linux")]
 mod planted;
+mod registries;
 #[cfg(target_os = "linux")]
 mod run;
 mod scenarios;

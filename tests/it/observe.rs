@@ -80,6 +80,7 @@ fn setup(aside: &str) -> Setup {
         aside: PathBuf::from(aside),
         home: None,
         leases: Vec::new(),
+        registries: Vec::new(),
     }
 }
 

@@ -62,10 +62,31 @@ fn holder_text(holder: &Holder) -> Option<String> {
 
 /// Global flags of docker and podman that take a value (`docker --help`, `podman --help`).
 const GLOBAL: [&str; 25] = [
-    "--config", "--context", "--host", "--log-level", "--tlscacert", "--tlscert", "--tlskey", "-c", "-H", "-l",
-    "--cgroup-manager", "--conmon", "--connection", "--events-backend", "--hooks-dir", "--identity",
-    "--imagestore", "--module", "--network-cmd-path", "--network-config-dir", "--out", "--root", "--runroot",
-    "--runtime", "--url",
+    "--config",
+    "--context",
+    "--host",
+    "--log-level",
+    "--tlscacert",
+    "--tlscert",
+    "--tlskey",
+    "-c",
+    "-H",
+    "-l",
+    "--cgroup-manager",
+    "--conmon",
+    "--connection",
+    "--events-backend",
+    "--hooks-dir",
+    "--identity",
+    "--imagestore",
+    "--module",
+    "--network-cmd-path",
+    "--network-config-dir",
+    "--out",
+    "--root",
+    "--runroot",
+    "--runtime",
+    "--url",
 ];
 /// And those that take none.
 const GLOBAL_BARE: [&str; 6] = ["--debug", "-D", "--tls", "--tlsverify", "--remote", "-r"];
@@ -110,9 +131,25 @@ struct Options {
 
 /// Options of `docker run` and `podman run` without a value. All others take one.
 const BARE: [&str; 19] = [
-    "--detach", "--disable-content-trust", "--help", "--init", "--interactive", "--no-healthcheck",
-    "--oom-kill-disable", "--privileged", "--publish-all", "--quiet", "--read-only", "--rm", "--sig-proxy",
-    "--tty", "--use-api-socket", "--replace", "--rmi", "--env-host", "--http-proxy",
+    "--detach",
+    "--disable-content-trust",
+    "--help",
+    "--init",
+    "--interactive",
+    "--no-healthcheck",
+    "--oom-kill-disable",
+    "--privileged",
+    "--publish-all",
+    "--quiet",
+    "--read-only",
+    "--rm",
+    "--sig-proxy",
+    "--tty",
+    "--use-api-socket",
+    "--replace",
+    "--rmi",
+    "--env-host",
+    "--http-proxy",
 ];
 /// Options of one letter without a value.
 const BARE_LETTERS: &str = "ditPq";
@@ -235,7 +272,11 @@ mod tests {
             ("docker run img", "docker run", "img"),
             ("/usr/bin/docker run -i --rm mcp/x a b", "/usr/bin/docker run", "-i --rm mcp/x a b"),
             ("docker container run -it img", "docker container run", "-it img"),
-            ("docker --context c -H unix:///s run --rm img", "docker --context c -H unix:///s run", "--rm img"),
+            (
+                "docker --context c -H unix:///s run --rm img",
+                "docker --context c -H unix:///s run",
+                "--rm img",
+            ),
             ("docker --host=x --tls run img run", "docker --host=x --tls run", "img run"),
             ("podman --remote run --name n img", "podman --remote run", "--name n img"),
             ("podman run --name=n -e A=-d img -d", "podman run", "--name=n -e A=-d img -d"),

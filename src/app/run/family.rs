@@ -79,8 +79,10 @@ pub(super) fn named(kin: &[Kin]) -> String {
             None => by_name.push((&one.name, vec![one.id.pid.to_string()])),
         }
     }
-    let mut words: Vec<String> =
-        by_name.into_iter().map(|(name, numbers)| format!("{} {}", escape(name), numbers.join(", "))).collect();
+    let mut words: Vec<String> = by_name
+        .into_iter()
+        .map(|(name, numbers)| format!("{} {}", escape(name), numbers.join(", ")))
+        .collect();
     if kin.len() > NAMED {
         words.push("…".to_owned());
     }
@@ -222,7 +224,10 @@ mod tests {
         };
         assert!(sleeping.is_alive());
         assert_eq!(below(root, |_| true).unwrap(), []);
-        assert!(!ignores_hangup(sleeping.id.pid, Hangup::Ends) || super::super::signals::hangup() == Hangup::Ignored);
+        assert!(
+            !ignores_hangup(sleeping.id.pid, Hangup::Ends)
+                || super::super::signals::hangup() == Hangup::Ignored
+        );
         let raw = rustix::process::Pid::from_raw(sleeping.id.pid.number()).unwrap();
         rustix::process::kill_process(raw, rustix::process::Signal::KILL).unwrap();
         child.wait().unwrap();

@@ -358,9 +358,10 @@ impl<'a> Watch<'a> {
         loop {
             self.reap();
             let Asking::Running { .. } = self.asking else { return Waited::Over };
-            let told = signals.take().iter().any(|(signal, _)| {
-                [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT].contains(signal)
-            });
+            let told = signals
+                .take()
+                .iter()
+                .any(|(signal, _)| [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT].contains(signal));
             if told {
                 return Waited::Told;
             }
@@ -425,7 +426,8 @@ fn program() -> io::Result<std::path::PathBuf> {
 }
 
 fn wait_on(signals: &Signals, span: Duration) {
-    let time = Timespec { tv_sec: i64::try_from(span.as_secs()).unwrap_or(1), tv_nsec: span.subsec_nanos().into() };
+    let time =
+        Timespec { tv_sec: i64::try_from(span.as_secs()).unwrap_or(1), tv_nsec: span.subsec_nanos().into() };
     let _ = poll(&mut [PollFd::from_borrowed_fd(signals.ready(), PollFlags::IN)], Some(&time));
 }
 

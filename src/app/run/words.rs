@@ -52,8 +52,7 @@ pub(super) enum Talk {
 
 /// Reads the words behind `run`; nothing where clap has to.
 pub(super) fn read(words: impl IntoIterator<Item = OsString>) -> Option<(Place, Run)> {
-    let (mut place, mut run) =
-        (Place::default(), Run { leftovers: "reap".to_owned(), ..Run::default() });
+    let (mut place, mut run) = (Place::default(), Run { leftovers: "reap".to_owned(), ..Run::default() });
     let mut leftovers = None;
     let mut words = words.into_iter();
     loop {
@@ -136,7 +135,9 @@ pub(super) fn check(place: Place, run: Run) -> Result<Order, String> {
     };
     let holder = match run.holder {
         None => None,
-        Some(number) => Some(Pid::new(number).ok_or(format!("--holder {number}: no process has this number"))?),
+        Some(number) => {
+            Some(Pid::new(number).ok_or(format!("--holder {number}: no process has this number"))?)
+        }
     };
     let mut labels = BTreeMap::new();
     for label in run.labels {
@@ -267,9 +268,14 @@ mod tests {
         assert_eq!(order.holder, Pid::new(7));
         assert_eq!(order.labels, BTreeMap::from([("a".to_owned(), "b=c".to_owned())]));
         assert_eq!(order.command, ["x", "y"]);
-        for wrong in
-            ["--idle 5 a", "--idle 10ms a", "--leftovers kill a", "--holder 0 a", "--label a b", "--label =b c"]
-        {
+        for wrong in [
+            "--idle 5 a",
+            "--idle 10ms a",
+            "--leftovers kill a",
+            "--holder 0 a",
+            "--label a b",
+            "--label =b c",
+        ] {
             assert!(checked(wrong).is_err(), "{wrong}");
         }
     }

@@ -44,7 +44,13 @@ impl Run<'_> {
     pub(super) fn run(self) -> Result<(Exit, Found), Trouble> {
         let state = self.session.around.state(&self.session.place)?;
         let mut observer = self.session.observer(self.config)?;
-        self.run_with(&state, &mut observer)
+        if let Some(heard) = memory::heard(&state) {
+            observer.remember(heard);
+        }
+        let ended = self.run_with(&state, &mut observer);
+        // However it ended: what was asked was asked.
+        memory::save_heard(&state, &observer.heard()).map_err(|error| state_trouble(&error))?;
+        ended
     }
 
     /// Runs it, from the lock to the last word.

@@ -28,14 +28,8 @@ pub(super) fn read(
 ) -> Option<FileRegistry> {
     reader.unknown_keys(table, &["files", "key", "holder", "settle"], &[]);
     let key = needed_pointer(reader, section, table, "key", "a pointer to it, for example key = \"/socket\"");
-    let holder = match table.get("holder") {
-        Some(node) => Some(holder(reader, node)?),
-        None => None,
-    };
-    let settle = match table.get("settle") {
-        Some(node) => reader.duration(node)?,
-        None => SETTLE,
-    };
+    let holder = table.get("holder").map_or(Some(None), |node| holder(reader, node).map(Some));
+    let settle = table.get("settle").map_or(Some(SETTLE), |node| reader.duration(node));
     let elements = one_or_more(places);
     if elements.is_empty() {
         reader.fault(places.span(), "an empty list").hint("with no file, this registry lists nobody");
@@ -45,7 +39,7 @@ pub(super) fn read(
     let files: Vec<PlacePattern> =
         elements.into_iter().filter_map(|element| place(reader, element, home)).collect();
     (files.len() == count).then_some(())?;
-    Some(FileRegistry { files, key: key?, holder, settle })
+    Some(FileRegistry { files, key: key?, holder: holder?, settle: settle? })
 }
 
 fn holder(reader: &mut Reader<'_>, node: &Node<'_>) -> Option<HolderPointers> {

@@ -196,7 +196,9 @@ pub(super) fn standing(look: &Look, lease: &Lease, row: &Row) -> Standing {
     if named {
         return match is_of_this_boot(look, lease) {
             true => Standing::Root,
-            false => Standing::Spared("the lease is of another boot or namespace, and names somebody else".into()),
+            false => {
+                Standing::Spared("the lease is of another boot or namespace, and names somebody else".into())
+            }
         };
     }
     if !watched {

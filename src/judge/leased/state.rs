@@ -7,7 +7,7 @@ use crate::judge::Ledger;
 use crate::judge::ledger::Pin;
 use crate::judge::rules::span;
 use crate::model::evidence::Cause;
-use crate::model::id::{Pid, ProcessId};
+use crate::model::id::{Pid, ProcessId, Start};
 use crate::model::known::{Known, Reason, Unknown};
 use crate::model::lease::{Bound, Holder, Lease, Leftovers, Release, Run, RunChannel};
 use crate::model::look::{Gap, Look};
@@ -116,10 +116,8 @@ pub(super) fn life(
         }
     }
     // A stamp without its boot and namespaces may be of a process elsewhere; one that was seen here is not.
-    let is_whole = holder.start.is_some()
-        && holder.boot.is_some()
-        && holder.pidns.is_some()
-        && holder.timens.is_some();
+    let is_whole =
+        holder.start.is_some() && holder.boot.is_some() && holder.pidns.is_some() && holder.timens.is_some();
     let seen = pin.filter(|pin| start == Some(pin.start));
     if !is_whole && seen.is_none() {
         let what = format!("who {who} was while it lived; if it is over: reapd lease release {}", lease.id);
@@ -141,7 +139,10 @@ pub(super) fn life(
 /// does not record is not looked at here. A host is told by its boot: two hosts never share one.
 pub(super) fn foreign(look: &Look, holder: &Holder) -> Known<()> {
     let elsewhere = |what: &str| {
-        Err(Unknown::new(Reason::Foreign, format!("whether its holder, process {} {what}, lives", holder.pid)))
+        Err(Unknown::new(
+            Reason::Foreign,
+            format!("whether its holder, process {} {what}, lives", holder.pid),
+        ))
     };
     match &holder.boot {
         Some(boot) if *boot != look.snapshot.boot => return elsewhere("of another boot or host"),
@@ -168,10 +169,13 @@ fn bearer(look: &Look, pid: Pid) -> Known<Option<ProcessId>> {
     {
         return Ok(Some(row.id));
     }
-    let asked = look.answers.iter().filter_map(|(question, answer)| match question {
-        Question::Owner { pid: asked, .. } if *asked == pid => Some(answer),
-        _ => None,
-    });
+    let first = Question::Owner { of: ProcessId { pid: Pid::INIT, start: Start(0) }, pid: Pid::INIT };
+    let asked = look
+        .answers
+        .range(first..)
+        .take_while(|(question, _)| matches!(question, Question::Owner { .. }))
+        .filter(|(question, _)| matches!(question, Question::Owner { pid: asked, .. } if *asked == pid))
+        .map(|(_, answer)| answer);
     let mut absent = false;
     let mut refused = None;
     for answer in asked {
@@ -247,14 +251,18 @@ fn running(
         return State::over(why);
     }
     // Numbers and stamps of another boot or namespace are nobody's here, which is no death.
-    let is_whole = lease.holder.as_ref().is_some_and(|holder| {
-        holder.boot.is_some() && holder.pidns.is_some() && holder.timens.is_some()
-    });
+    let is_whole = lease
+        .holder
+        .as_ref()
+        .is_some_and(|holder| holder.boot.is_some() && holder.pidns.is_some() && holder.timens.is_some());
     match lease.holder.as_ref().map(|holder| foreign(look, holder)) {
         Some(Err(unknown)) => return State::Unknown(unknown),
         Some(Ok(())) if is_whole => {}
         Some(Ok(())) | None => {
-            return State::unknown(Reason::NoRecord, format!("where the reapd run of lease {} ran", lease.id));
+            return State::unknown(
+                Reason::NoRecord,
+                format!("where the reapd run of lease {} ran", lease.id),
+            );
         }
     }
     if let Some(command) = run.command

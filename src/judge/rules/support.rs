@@ -17,7 +17,10 @@ use crate::judge::rule::{Blank, Finding, Found, Holds, Rule, Settings};
 use crate::model::facts::{Directory, Executable, Facts, Fate, FileSystem, Freezer, Hangup, Namespaces};
 use crate::model::id::{BootId, FileId, Pid, ProcessId, Start, Uid};
 use crate::model::known::{Known, Reason, Unknown};
-use crate::model::look::{Arguments, Look, McpServer, Own, Scope, Snapshot};
+use crate::model::lease::{
+    Bound, COOKIE, Covers, FaultyLease, Holder, Lease, LeaseFile, LeaseId, Leases, Release,
+};
+use crate::model::look::{Arguments, Gap, Look, McpServer, Own, Scope, Snapshot};
 use crate::model::moment::{Clocks, Moment};
 use crate::model::ownership::descendants;
 use crate::model::plan::Ladder;
@@ -52,6 +55,11 @@ pub(in crate::judge) struct Scene {
     unread: BTreeSet<i32>,
     private: Vec<Glob>,
     now: Moment,
+    leases: Leases,
+    gaps: Vec<Gap>,
+    users: BTreeMap<i32, u32>,
+    memory: Ledger,
+    own: i32,
 }
 
 pub(in crate::judge) fn pid(number: i32) -> Pid {
@@ -73,6 +81,11 @@ impl Scene {
             unread: BTreeSet::new(),
             private: Vec::new(),
             now: Moment(0).plus(Duration::from_hours(2)),
+            leases: Leases::default(),
+            gaps: Vec::new(),
+            users: BTreeMap::new(),
+            memory: Ledger::default(),
+            own: 99,
         };
         scene.process(1, 0).process(ROOT, 1)
     }
@@ -232,6 +245,60 @@ impl Scene {
         self
     }
 
+    /// A lease.
+    pub(in crate::judge) fn lease(mut self, lease: Lease) -> Scene {
+        self.leases.list.push(lease);
+        self.leases.list.sort_by(|a, b| (a.file.owner, &a.id).cmp(&(b.file.owner, &b.id)));
+        self
+    }
+
+    /// A lease file of this name that says nothing that counts.
+    pub(in crate::judge) fn faulty(mut self, stem: &str) -> Scene {
+        let why = Unknown::new(Reason::Unsupported, "its lease file is no JSON");
+        self.leases.faulty.push(FaultyLease { owner: None, stem: stem.into(), why });
+        self
+    }
+
+    /// A process carries this cookie.
+    pub(in crate::judge) fn cookie(mut self, number: i32, cookie: &str) -> Scene {
+        self.leases.cookies.insert(id(number), Ok(cookie.into()));
+        self.facts(number, |facts| {
+            facts.env.as_mut().unwrap().insert(COOKIE.into(), cookie.into());
+        })
+    }
+
+    /// What a process carries could not be read.
+    pub(in crate::judge) fn unread_cookie(mut self, number: i32) -> Scene {
+        let unknown = || Unknown::new(Reason::Denied, "its environment");
+        self.leases.cookies.insert(id(number), Err(unknown()));
+        self.facts(number, |facts| facts.env = Err(unknown()))
+    }
+
+    /// Something could not be seen.
+    pub(in crate::judge) fn gap(mut self, source: &str) -> Scene {
+        let why = Unknown::new(Reason::Denied, "it");
+        self.gaps.push(Gap { source: source.into(), why, cure: None });
+        self
+    }
+
+    /// A process is of this user.
+    pub(in crate::judge) fn user(mut self, number: i32, uid: u32) -> Scene {
+        self.users.insert(number, uid);
+        self.facts(number, |facts| facts.uid = Ok(Uid(uid)))
+    }
+
+    /// What earlier looks left.
+    pub(in crate::judge) fn remembering(mut self, memory: &Ledger) -> Scene {
+        self.memory = memory.clone();
+        self
+    }
+
+    /// The looking process is this one.
+    pub(in crate::judge) fn own(mut self, number: i32) -> Scene {
+        self.own = number;
+        self
+    }
+
     /// Only the owner connects to this socket, as every policy says.
     pub(in crate::judge) fn private(mut self, name: &str) -> Scene {
         self.private.push(literal(name));
@@ -274,7 +341,7 @@ impl Scene {
             .iter()
             .map(|row| Arguments {
                 id: row.id,
-                uid: Uid(1000),
+                uid: Uid(self.users.get(&row.id.pid.number()).copied().unwrap_or(1000)),
                 argv: if self.unread.contains(&row.id.pid.number()) {
                     Err(Unknown::new(Reason::Denied, "its arguments"))
                 } else {
@@ -290,7 +357,7 @@ impl Scene {
             table,
             arguments,
             own: Own {
-                pid: pid(99),
+                pid: pid(self.own),
                 uid: Uid(1000),
                 sid: 99,
                 namespaces: Ok(namespaces()),
@@ -303,8 +370,8 @@ impl Scene {
                 command: "server".into(),
                 args: Vec::new(),
             }],
-            leases: crate::model::lease::Leases::default(),
-            gaps: Vec::new(),
+            leases: self.leases.clone(),
+            gaps: self.gaps.clone(),
         });
         look.answers = self.answers.clone();
         look
@@ -317,7 +384,7 @@ impl Scene {
         let config = config(&self.private);
         look_at(&Case {
             look: &look,
-            memory: &Ledger::default(),
+            memory: &self.memory,
             config: &config,
             policy: &config.policies[0],
             root: look.snapshot.table.at(pid(ROOT)).unwrap(),
@@ -325,6 +392,29 @@ impl Scene {
             tree: &tree,
             others: &self.others,
         })
+    }
+}
+
+/// A lease that process 40 holds and that covers whoever carries its name. Process 40 was seen alive for ten minutes.
+pub(in crate::judge) fn lease(name: &str) -> Lease {
+    Lease {
+        id: LeaseId::new(name).unwrap(),
+        file: LeaseFile { owner: Uid(1000), file: file(8, 900), modified: 3_600_000_000_000 },
+        bound: Bound::Holder,
+        holder: Some(Holder {
+            pid: pid(40),
+            start: Some(id(40).start),
+            boot: Some(BootId("boot".into())),
+            pidns: Some(1),
+            timens: Some(1),
+            host: None,
+            age: Some(Duration::from_mins(10)),
+        }),
+        covers: Covers { env: Some(name.into()), processes: Vec::new() },
+        labels: BTreeMap::new(),
+        note: None,
+        release: Release::Open,
+        run: None,
     }
 }
 

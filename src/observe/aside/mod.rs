@@ -22,6 +22,7 @@ use crate::model::question::{Answer, Question};
 
 use super::leases;
 use super::mcp::{Configured, Place};
+use super::registries::{Reading, Records};
 
 /// What is asked of the aside process, in order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,6 +42,10 @@ pub(super) enum Request {
     Cookie(ProcessId),
     /// The MCP servers that configuration files name.
     Configured(Place),
+    /// A secret for a header, by its path.
+    Secret(BString),
+    /// What a registry of files lists at one place.
+    Registry(Reading),
     /// A question of a rule.
     Ask(Question),
 }
@@ -49,7 +54,11 @@ impl Request {
     /// Returns the process that a hang would be about.
     fn about(&self) -> Option<ProcessId> {
         match self {
-            Request::Begin { .. } | Request::Configured(_) | Request::Leases(_) => None,
+            Request::Begin { .. }
+            | Request::Configured(_)
+            | Request::Leases(_)
+            | Request::Registry(_)
+            | Request::Secret(_) => None,
             Request::Arguments(id)
             | Request::Cookie(id)
             | Request::Ask(
@@ -87,6 +96,54 @@ pub(super) enum Reply {
     Cookie(Known<Option<BString>>),
     /// To [`Request::Configured`].
     Configured(Configured),
+    /// To [`Request::Secret`].
+    Secret(Known<BString>),
+    /// To [`Request::Registry`].
+    Records(Box<Known<Records>>),
     /// To [`Request::Ask`].
     Answer(Box<Known<Answer>>),
+}
+
+impl Reply {
+    /// Returns the answer to [`Request::Arguments`].
+    pub(super) fn arguments(self) -> Known<Vec<BString>> {
+        let Reply::Arguments(argv) = self else { return Err(super::misfit()) };
+        argv
+    }
+
+    /// Returns the answer to [`Request::Leases`].
+    pub(super) fn leases(self) -> Known<leases::Found> {
+        let Reply::Leases(found) = self else { return Err(super::misfit()) };
+        Ok(*found)
+    }
+
+    /// Returns the answer to [`Request::Cookie`].
+    pub(super) fn cookie(self) -> Known<Option<BString>> {
+        let Reply::Cookie(cookie) = self else { return Err(super::misfit()) };
+        cookie
+    }
+
+    /// Returns the answer to [`Request::Configured`].
+    pub(super) fn configured(self) -> Known<Configured> {
+        let Reply::Configured(configured) = self else { return Err(super::misfit()) };
+        Ok(configured)
+    }
+
+    /// Returns the answer to [`Request::Secret`].
+    pub(super) fn secret(self) -> Known<BString> {
+        let Reply::Secret(secret) = self else { return Err(super::misfit()) };
+        secret
+    }
+
+    /// Returns the answer to [`Request::Registry`].
+    pub(super) fn records(self) -> Known<Records> {
+        let Reply::Records(records) = self else { return Err(super::misfit()) };
+        *records
+    }
+
+    /// Returns the answer to [`Request::Ask`].
+    pub(super) fn answer(self) -> Known<Answer> {
+        let Reply::Answer(answer) = self else { return Err(super::misfit()) };
+        *answer
+    }
 }

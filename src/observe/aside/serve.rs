@@ -13,6 +13,7 @@ use crate::observe::channels::Channels;
 use crate::observe::leases::Directories;
 use crate::observe::mcp::Files;
 use crate::observe::processes;
+use crate::observe::registries;
 
 use super::frame::{self, Front};
 use super::{Flush, Reply, Request};
@@ -96,6 +97,8 @@ impl Server {
             Request::Leases(place) => Reply::Leases(Box::new(self.leases.at(&place))),
             Request::Cookie(id) => Reply::Cookie(processes::variable(id, COOKIE)),
             Request::Configured(place) => Reply::Configured(self.files.at(&place)),
+            Request::Secret(path) => Reply::Secret(registries::secret(&path.to_path_lossy())),
+            Request::Registry(reading) => Reply::Records(Box::new(registries::read(&reading))),
             Request::Ask(question) => Reply::Answer(Box::new(self.answer(&question))),
         };
         frame::put(outbox, &reply).map_err(io::Error::other)

@@ -9,8 +9,10 @@ mod netlink;
 mod unix;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 
+use bstr::BStr;
 use rustix::fs;
 use rustix::io::Errno;
 
@@ -94,6 +96,41 @@ impl Dump {
             row.protocol == of.protocol && row.local == of.remote && row.remote == of.local
         };
         Ok(rows.values().find(is_twin).map(|row| row.inode))
+    }
+
+    /// Returns the far end's socket of a connection within this host, once somebody accepted it.
+    pub(super) fn far(&mut self, inode: u64) -> Known<Option<u64>> {
+        Ok(match self.find(inode)? {
+            Some(Socket::Unix(socket)) => match socket.peer() {
+                Peer::Inode(peer) => Some(peer),
+                Peer::Gone | Peer::Remote(_) | Peer::Unknown => None,
+            },
+            Some(Socket::Inet(socket)) => self.twin(&socket)?,
+            Some(Socket::Unbound | Socket::LeftOut) | None => None,
+        })
+    }
+
+    /// Returns every socket that may accept what connects to this address: those that listen at the very address, and
+    /// those that listen at all.
+    pub(super) fn listening_tcp(&mut self, at: SocketAddr) -> Known<BTreeSet<u64>> {
+        let may_accept = |row: &&InetSocket| {
+            let (ip, wanted) = (row.local.ip(), at.ip().to_canonical());
+            // A socket at `::` takes IPv4 as well, unless it was told not to (ipv6(7)); nobody shows that.
+            let is_any = ip.is_unspecified() && (ip.is_ipv6() || wanted.is_ipv4());
+            row.protocol == Protocol::Tcp
+                && row.state == InetState::Listening
+                && row.local.port() == at.port()
+                && (ip == wanted || is_any)
+        };
+        Ok(self.inet()?.values().filter(may_accept).map(|row| row.inode).collect())
+    }
+
+    /// Returns every socket that listens at this path, by the name it was bound to.
+    pub(super) fn listening_unix(&mut self, at: &BStr) -> Known<BTreeSet<u64>> {
+        let listens = |row: &&UnixSocket| {
+            row.state == UnixState::Listening && row.name.as_ref().is_some_and(|name| name == at)
+        };
+        Ok(self.unix()?.values().filter(listens).map(|row| row.inode).collect())
     }
 
     fn find(&mut self, inode: u64) -> Known<Option<Socket>> {

@@ -68,6 +68,15 @@ pub fn holders(of: ProcessId, fd: u32, table: &Table, dump: &mut Dump) -> Known<
     Ok(Holders { seen, census })
 }
 
+/// Returns everybody who was seen to hold a socket. The census is the one of [`holders`].
+pub(in crate::observe) fn holding(socket: u64, table: &Table, dump: &mut Dump) -> Known<Vec<ProcessId>> {
+    let ends = dump.ends.get_or_insert_with(|| Ends::of_all(table)).as_ref().map_err(Clone::clone)?;
+    let held = ends.ends.iter().filter(|(end, _)| *end == End::Socket(socket));
+    let mut seen: Vec<ProcessId> = held.map(|&(_, holder)| holder).collect();
+    seen.dedup();
+    Ok(seen)
+}
+
 /// The far end that is looked for.
 #[derive(Debug, Clone, Copy)]
 enum Far {

@@ -1,6 +1,8 @@
 //! Who is of a condemned tree. Numbers and marks recruit strangers unless they are held down, so each gate here says
 //! whom it keeps out, and whoever is kept out is named in the report with the reason.
 
+#[cfg(test)]
+mod leases;
 mod recruit;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

@@ -160,7 +160,7 @@ impl Scene for Stage<'_> {
             facts: &facts,
             sockets: sockets.as_ref(),
         };
-        match admit(&self.ground(teardown, &look, &[]), &newborn, joined) {
+        match admit(&self.ground(teardown, &look, &teardown.members), &newborn, joined) {
             Ok(member) => Admission::Join(member),
             Err(why) => Admission::Spare(why),
         }
