@@ -438,6 +438,35 @@ fn a_living_watcher_ends_its_tree_itself() {
 }
 
 #[test]
+fn who_ignores_a_hangup_though_its_watcher_does_not_is_to_live_on_f4() {
+    // The command 46 has ended, and the root is what it left behind.
+    let left = |hangup| {
+        let scene = orphan(|lease| {
+            let command = Some(id(46));
+            let (leftovers, channel) = (Leftovers::Reap, RunChannel::None);
+            lease.run = Some(Run { watcher: id(45), command, leftovers, channel });
+            released(lease);
+        });
+        let scene = scene.process(45, 1).process(98, 45).own(98).row(ROOT, |row| row.ppid = 45);
+        scene.facts(ROOT, move |facts| facts.hangup = hangup)
+    };
+    check(&left(Ok(Hangup::Default)), &Says::Yes("was released"));
+    check(&left(Ok(Hangup::Ignored)).facts(45, |facts| facts.hangup = Ok(Hangup::Caught)), &Says::No("nohup"));
+    let all = left(Ok(Hangup::Ignored)).facts(45, |facts| facts.hangup = Ok(Hangup::Ignored));
+    check(&all, &Says::Yes("was released"));
+    check(&left(Ok(Hangup::Ignored)).dead(45), &Says::No("nohup"));
+    let unread = || Err(Unknown::new(Reason::Denied, "its signals"));
+    check(&left(unread()), &Says::Unknown("its signals"));
+    check(&left(Ok(Hangup::Ignored)).facts(45, move |facts| facts.hangup = unread()), &Says::Unknown("its signals"));
+    // The command itself is what the lease is for, however it takes a hangup.
+    let command = orphan(|lease| {
+        run(RunChannel::None, Leftovers::Reap)(lease);
+        released(lease);
+    });
+    check(&command.facts(ROOT, |facts| facts.hangup = Ok(Hangup::Ignored)), &Says::Yes("was released"));
+}
+
+#[test]
 fn what_a_living_watcher_adopted_is_covered_without_a_cookie() {
     let scene = Scene::orphan().process(45, 1).process(60, 45).process(98, 45).own(98).lease({
         let mut gw = lease("gw-1");

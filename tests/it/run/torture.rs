@@ -32,8 +32,7 @@ const CLIENT: &str = "import subprocess, sys, time\n\
     open('watcher.new', 'w').write(str(p.pid))\n\
     import os; os.rename('watcher.new', 'watcher')\n\
     time.sleep(600)";
-const TREE: &str =
-    "(trap '' TERM HUP; sleep 601 & echo $! >grandchild; wait) & echo $$ >command; cat; sleep 602";
+const TREE: &str = "(trap '' TERM; sleep 601 & echo $! >grandchild; wait) & echo $$ >command; cat; sleep 602";
 
 fn round(dice: &mut Dice) {
     let field = Field::new();
