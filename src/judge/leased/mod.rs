@@ -212,10 +212,15 @@ fn leases<'a>(case: &Case<'a>) -> Found<Mine<'a>> {
     Ok(Mine { covering, carried, faulty: faulty_of(look, case.root.id), spared })
 }
 
-/// Returns the file that would say what becomes of whoever carries this cookie, and says nothing that counts.
+/// Returns the file that may say what becomes of whoever carries this cookie, and says nothing that counts: the one of
+/// its name, or any where no good lease has that cookie.
 fn faulty_of(look: &Look, id: ProcessId) -> Option<&FaultyLease> {
+    let leases = &look.snapshot.leases;
+    let first = leases.faulty.first()?;
     let cookie = cookie(look, id)?;
-    look.snapshot.leases.faulty.iter().find(|faulty| faulty.stem == cookie)
+    let named = leases.faulty.iter().find(|faulty| faulty.stem == cookie);
+    let is_known = leases.list.iter().any(|lease| is_cookie_of(lease, cookie));
+    named.or((!is_known).then_some(first))
 }
 
 /// Returns the states of a root's leases; what is missing for all of them is asked at once.

@@ -73,7 +73,7 @@ pub fn state(lease: &Lease, look: &Look, memory: &Ledger, confirm: &Confirm) -> 
         (Bound::Holder, Some(Ok(Life::Alive(holder)))) => {
             State::held(format!("process {holder} holds its lease {}", lease.id))
         }
-        (Bound::Holder, Some(Ok(Life::Over(_)))) | (Bound::Holder, None) => {
+        (Bound::Holder, Some(Ok(Life::Over(_))) | None) => {
             State::unknown(Reason::NoRecord, format!("who holds its lease {}", lease.id))
         }
         (Bound::Holder, Some(Err(unknown))) => State::Unknown(unknown),
@@ -170,7 +170,7 @@ pub(super) fn life(
     let oldest = holder.age.max(seen.map(|pin: Pin| pin.age)).unwrap_or_default();
     if oldest < confirm.errand {
         let what =
-            format!("whether {who} was more than an errand (seen alive at {}){}", span(oldest), named.cure());
+            format!("whether {who}, last seen {} old, was more than an errand{}", span(oldest), named.cure());
         return Err(Unknown::new(Reason::NoRecord, what));
     }
     Ok(Life::Over(who))
