@@ -47,6 +47,7 @@ impl Desk {
             env_names: BTreeSet::new(),
             aside: PathBuf::from(env!("CARGO_BIN_EXE_reapd")),
             home: None,
+            registries: Vec::new(),
             leases,
             registries: Vec::new(),
         });
