@@ -25,6 +25,8 @@ mod patience;
 mod planted;
 #[cfg(target_os = "linux")]
 mod registries;
+#[cfg(target_os = "linux")]
+mod registry_http;
 mod scenarios;
 #[cfg(target_os = "linux")]
 mod shown;
