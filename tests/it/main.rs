@@ -15,7 +15,11 @@ mod crash;
 mod desk;
 mod forgetting;
 #[cfg(target_os = "linux")]
+mod gateway;
+#[cfg(target_os = "linux")]
 mod lease_files;
+#[cfg(target_os = "linux")]
+mod leases;
 #[cfg(target_os = "linux")]
 mod observe;
 #[cfg(target_os = "linux")]
@@ -27,6 +31,8 @@ mod planted;
 mod registries;
 #[cfg(target_os = "linux")]
 mod registry_http;
+#[cfg(target_os = "linux")]
+mod run;
 mod scenarios;
 #[cfg(target_os = "linux")]
 mod shown;
