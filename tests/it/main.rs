@@ -30,6 +30,8 @@ mod planted;
 #[cfg(target_os = "linux")]
 mod registries;
 #[cfg(target_os = "linux")]
+mod registry_http;
+#[cfg(target_os = "linux")]
 mod run;
 mod scenarios;
 #[cfg(target_os = "linux")]

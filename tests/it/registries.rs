@@ -20,7 +20,7 @@ fn recipes() -> Vec<String> {
     blocks
 }
 
-fn recipe(registry: &str) -> String {
+pub(crate) fn recipe(registry: &str) -> String {
     let section = format!("[registry.{registry}]\n");
     recipes().into_iter().find(|block| block.contains(&section)).unwrap()
 }
