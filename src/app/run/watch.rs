@@ -156,6 +156,9 @@ impl<'a> Watch<'a> {
 
     /// Somebody still uses what was to end, or it could not be ended.
     fn refused(&mut self, why: Why) {
+        if why != Why::Ended {
+            tell(self.order, || format!("the tree stays for now ({why:?})"));
+        }
         // It may speak again, and then the lease must not say that it is over.
         if let (Why::Idle, Some(reason), Some(record)) = (why, why.reason(), &self.record)
             && let Err(error) = record.reopen(reason)

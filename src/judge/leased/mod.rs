@@ -5,6 +5,7 @@
 //! holds, or whose file cannot be read, is somebody's, whatever its parent is.
 
 mod covering;
+mod recorded;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -30,11 +31,12 @@ use super::rule::{Blank, Finding, Found, Holds, Settings};
 use super::rules::stdin_abandoned;
 
 pub use covering::{Covered, covered};
+pub(super) use recorded::recorded;
 pub(in crate::judge) use state::began_before;
 pub use state::{State, state};
 
 use covering::{Covering, Standing, cookie, is_same, standing};
-use state::{Life, foreign, is_below, is_living, is_whole, life};
+use state::{Life, Named, foreign, is_below, is_living, is_whole, life};
 
 /// Returns what must be asked before [`covered`] and [`state`] can tell: whether those that lead a session of their
 /// own can be reached, and whether numbers that the table does not show are anybody's, where some could be hidden.
@@ -264,7 +266,7 @@ fn of_root(case: &Case<'_>, lease: &Lease) -> Found<State> {
 /// they are, nobody can say that they are gone.
 fn keepers(lease: &Lease, look: &Look, memory: &Ledger, confirm: &Confirm) -> Known<Vec<ProcessId>> {
     let mut keepers = Vec::new();
-    match lease.holder.as_ref().map(|holder| life(lease, holder, look, memory, confirm)) {
+    match lease.holder.as_ref().map(|holder| life(Named::Lease(lease), holder, look, memory, confirm)) {
         Some(Ok(Life::Alive(id))) => keepers.push(id),
         Some(Ok(Life::Over(_))) | None => {}
         Some(Err(unknown)) => return Err(unknown),
