@@ -224,6 +224,9 @@ fn a_phantom_that_renews_does_not_keep_a_dead_holders_lease() {
     check(&scene, &Says::Yes("process 40, which held its lease gw-1, is gone"));
 }
 
+/// What happens to a look between two of them.
+type Disturb = Box<dyn Fn(&mut Look)>;
+
 #[test]
 fn a_suspend_a_step_and_oversleeping_begin_the_time_of_every_lease_anew_b17_b19_f13() {
     let scene = owned(timed);
@@ -232,7 +235,6 @@ fn a_suspend_a_step_and_oversleeping_begin_the_time_of_every_lease_anew_b17_b19_
             look.snapshot.began.wall = look.snapshot.began.wall.saturating_add_signed(millis);
         }
     };
-    type Disturb = Box<dyn Fn(&mut Look)>;
     let disturbances: [(&str, Duration, Disturb, Rearm); 4] = [
         ("forward", MINUTE, Box::new(step(3_600_000)), Rearm::ClockStep),
         ("back", MINUTE, Box::new(step(-1_800_000)), Rearm::ClockStep),
