@@ -365,6 +365,19 @@ mod tests {
     }
 
     #[test]
+    fn a_shared_lock_keeps_those_out_who_want_to_be_alone() {
+        let base = tempfile::tempdir().unwrap();
+        let state = State::open(&base.path().join("s")).unwrap();
+        let one = state.shared("x").unwrap();
+        let other = state.shared("x").unwrap();
+        drop(one);
+        assert!(state.alone("x").unwrap().is_none(), "the other is at it still");
+        drop(other);
+        let alone = state.alone("x").unwrap();
+        assert!(alone.is_some() && state.alone("x").unwrap().is_none());
+    }
+
+    #[test]
     fn looking_for_it_makes_nothing() {
         let base = tempfile::tempdir().unwrap();
         assert!(State::existing(&base.path().join("none")).unwrap().is_none());

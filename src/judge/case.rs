@@ -12,7 +12,7 @@ use crate::model::look::Look;
 use crate::model::ownership::{Parentage, is_parent_hidden, parentage};
 use crate::model::question::{
     Activity, Answer, Channel, Connection, Family, Holders, Listener, Owner, PathAnswer, Peer, Question,
-    Registered, Sockets,
+    Sockets,
 };
 use crate::model::table::Row;
 
@@ -118,10 +118,8 @@ impl<'a> Case<'a> {
         if !path.starts_with(b"/") {
             return Err(Unknown::new(Reason::Unsupported, format!("'{path}' is not an absolute path")).into());
         }
-        let Answer::Path(path) = self.answer(Question::Path { of: self.root.id, path: path.to_owned() })?
-        else {
-            return Err(misfit());
-        };
+        let question = Question::Path { of: self.root.id, path: path.to_owned() };
+        let Answer::Path(path) = self.answer(question)? else { return Err(misfit()) };
         Ok(path)
     }
 
@@ -145,18 +143,6 @@ impl<'a> Case<'a> {
             return Err(misfit());
         };
         Ok(terminals)
-    }
-
-    /// Returns what a registry of somebody else's says of a key; `place` is empty for a server.
-    pub fn registered(&self, registry: &str, place: BString, key: &BStr) -> Found<&'a Registered> {
-        let question = Question::Registered {
-            of: self.root.id,
-            registry: registry.to_owned(),
-            place,
-            key: key.to_owned(),
-        };
-        let Answer::Registered(registered) = self.answer(question)? else { return Err(misfit()) };
-        Ok(registered)
     }
 
     /// Returns the sockets of one process.
@@ -321,7 +307,7 @@ impl<'a> Case<'a> {
         Some(text)
     }
 
-    fn answer(&self, question: Question) -> Found<&'a Answer> {
+    pub(super) fn answer(&self, question: Question) -> Found<&'a Answer> {
         match self.look.answers.get(&question) {
             None => Err(Blank::Ask(vec![question])),
             Some(Ok(answer)) => Ok(answer),
@@ -354,7 +340,7 @@ pub fn known<T>(value: &Known<T>) -> Found<&T> {
     value.as_ref().map_err(|unknown| Blank::Unknown(unknown.clone()))
 }
 
-fn misfit() -> Blank {
+pub(super) fn misfit() -> Blank {
     Unknown::new(Reason::Unsupported, "an answer to another question").into()
 }
 

@@ -10,10 +10,10 @@ use crate::config::policy::{FileRegistry, PlacePart, PlacePattern, Registry, Sou
 use crate::model::evidence::Cause;
 use crate::model::facts::Facts;
 use crate::model::known::{Reason, Unknown};
-use crate::model::lease::Holder;
-use crate::model::question::Registered;
+use crate::model::question::{Answer, Question, Registered};
 
-use super::case::{Case, known};
+use super::case::{Case, known, misfit};
+use super::leased;
 use super::rule::{Finding, Found, Holds};
 use super::rules::span;
 
@@ -26,7 +26,7 @@ pub(super) fn weigh(case: &Case<'_>, registry: &Registry, key: &BStr) -> Found<F
     let finding = match &registry.source {
         Source::Files(files) => {
             let place = place(case, name, files)?;
-            let said = case.registered(name, place.clone(), key)?;
+            let said = said(case, name, place.as_bstr(), key)?;
             let finding = said_of(case, name, place.as_bstr(), said)?;
             let age = case.look.snapshot.began.boot.since(case.root.began);
             if finding.holds == Holds::Yes && age < files.settle {
@@ -38,19 +38,26 @@ pub(super) fn weigh(case: &Case<'_>, registry: &Registry, key: &BStr) -> Found<F
             finding
         }
         Source::Http(_) => {
-            let said = case.registered(name, BString::default(), key)?;
+            let said = said(case, name, BStr::new(""), key)?;
             said_of(case, name, BStr::new(""), said)?
         }
     };
     Ok(finding.hanging_on(Cause::Registry(name.clone())))
 }
 
+fn said<'a>(case: &Case<'a>, name: &str, place: &BStr, key: &BStr) -> Found<&'a Registered> {
+    let (registry, place, key) = (name.to_owned(), place.to_owned(), key.to_owned());
+    let question = Question::Registered { of: case.root.id, registry, place, key };
+    let Answer::Registered(registered) = case.answer(question)? else { return Err(misfit()) };
+    Ok(registered)
+}
+
 fn said_of(case: &Case<'_>, name: &str, place: &BStr, said: &Registered) -> Found<Finding> {
     match said {
         Registered::Listed { holder: None } => Ok(Finding::no(format!("registry '{name}' lists it"))),
-        Registered::Listed { holder: Some(holder) } => held(case, name, holder),
+        Registered::Listed { holder: Some(holder) } => leased::recorded(case, name, holder),
         Registered::Over(why) => Ok(Finding::yes(format!("registry '{name}' says that it is over: {why}"))),
-        Registered::NotListed { others: 0 } if !has_listed(case, name, place) => {
+        Registered::NotListed { others: 0 } if !case.memory.has_listed(name, place) => {
             let what = format!("registry '{name}' lists nobody, and whether it ever did");
             Err(Unknown::new(Reason::NoRecord, what).into())
         }
@@ -61,17 +68,6 @@ fn said_of(case: &Case<'_>, name: &str, place: &BStr, said: &Registered) -> Foun
             Ok(Finding::yes(format!("registry '{name}' does not list it, and lists {others} others")))
         }
     }
-}
-
-/// Weighs the holder that a record names.
-fn held(_case: &Case<'_>, name: &str, holder: &Holder) -> Found<Finding> {
-    let what = format!("whether process {}, which holds it in registry '{name}', lives", holder.pid);
-    Err(Unknown::new(Reason::NotAsked, what).into())
-}
-
-/// Says whether a registry listed anybody earlier in this boot.
-fn has_listed(_case: &Case<'_>, _name: &str, _place: &BStr) -> bool {
-    false
 }
 
 /// Returns where the root's own registry is: the first place whose variables it has.
@@ -132,9 +128,13 @@ mod tests {
 
     use super::*;
     use crate::config::policy::{HttpRegistry, Instance, Method, Origin, Server};
-    use crate::judge::rules::support::{ROOT, Says, Scene, id};
+    use crate::judge::ledger::Ledger;
+    use crate::judge::rules::support::{ROOT, Says, Scene, config, id, pid};
+    use crate::judge::{Candidates, Notes};
+    use crate::model::id::{BootId, Start};
+    use crate::model::lease::Holder;
     use crate::model::moment::Moment;
-    use crate::model::question::{Answer, Question};
+    use crate::model::verdict::Verdicts;
 
     const PLACE: &str = "/tmp/state/*/r.json";
 
@@ -207,6 +207,82 @@ mod tests {
     #[test]
     fn a_registry_that_lists_nobody_at_all_proves_nothing_f11() {
         check(&told(PLACE, Registered::NotListed { others: 0 }), &fixed(), &Says::Unknown("lists nobody"));
+    }
+
+    fn remembering(scenes: &[&Scene]) -> Ledger {
+        let mut ledger = Ledger::default();
+        for scene in scenes {
+            let mut look = scene.look();
+            scene.case(|case| look.answers = case.look.answers.clone());
+            ledger.begin(&look, &config(&[]).confirm);
+            ledger.remember(&look, &Candidates::default(), &Verdicts::default(), &Notes::default());
+        }
+        ledger
+    }
+
+    #[track_caller]
+    fn check_after(before: &[&Scene], scene: &Scene, expected: &Says) {
+        let ledger = remembering(before);
+        scene
+            .check_by(|case| weigh(&Case { memory: &ledger, ..*case }, &fixed(), BStr::new("key")), expected);
+    }
+
+    #[test]
+    fn one_that_listed_somebody_in_this_boot_may_list_nobody_now() {
+        let nobody = || told(PLACE, Registered::NotListed { others: 0 });
+        let once = told(PLACE, Registered::Listed { holder: None });
+        check_after(&[&once], &nobody(), &Says::Yes("nor anybody else"));
+        check_after(&[&told(PLACE, unlisted())], &nobody(), &Says::Yes("nor anybody else"));
+        check_after(&[&nobody()], &nobody(), &Says::Unknown("lists nobody"));
+        check_after(&[&told("/elsewhere", unlisted())], &nobody(), &Says::Unknown("lists nobody"));
+    }
+
+    /// The record names process 20, which is there unless it is taken out.
+    fn held(start: Option<u64>, boot: Option<&str>) -> Scene {
+        let holder = Holder {
+            pid: pid(20),
+            start: start.map(Start),
+            boot: boot.map(|boot| BootId(boot.into())),
+            pidns: None,
+            timens: None,
+            host: None,
+            age: None,
+        };
+        told(PLACE, Registered::Listed { holder: Some(Box::new(holder)) }).process(20, 1)
+    }
+
+    #[test]
+    fn a_holder_is_dead_only_if_it_was_seen_alive_by_number_and_start() {
+        let start = Some(id(20).start.0);
+        let (alive, dead) = (held(start, None), held(start, None).without(20));
+        check(&alive, &fixed(), &Says::No("its holder 20"));
+        check_after(&[&alive], &dead, &Says::Yes("process 20, which held it"));
+        check_after(&[], &dead, &Says::Unknown("while it lived"));
+        // Somebody else under the number is no holder, and was never seen as one.
+        check_after(&[&held(Some(1), None)], &held(Some(1), None), &Says::Unknown("while it lived"));
+        check_after(&[&alive], &held(start, Some("another")).without(20), &Says::Unknown("another boot"));
+        check_after(&[&alive], &held(None, None).without(20), &Says::Unknown(""));
+        check_after(&[&held(None, None)], &held(None, None), &Says::Unknown(""));
+    }
+
+    #[test]
+    fn a_holder_that_died_young_was_perhaps_an_errand_f5() {
+        let start = Some(id(20).start.0);
+        let at = |seconds: u64| Moment(0).plus(Duration::from_secs(seconds));
+        let young = |seconds: u64| held(start, None).row(20, |row| row.began = at(300 - seconds));
+        let dead = held(start, None).without(20);
+        check_after(&[&young(59)], &dead, &Says::Unknown("more than an errand"));
+        check_after(&[&young(60)], &dead, &Says::Yes("is gone"));
+    }
+
+    #[test]
+    fn a_dead_holder_of_a_record_from_before_is_not_the_processs_own() {
+        let start = Some(id(20).start.0);
+        let alive = held(start, None);
+        let dead = held(start, None)
+            .without(20)
+            .row(ROOT, |row| row.began = Moment(0).plus(Duration::from_secs(271)));
+        check_after(&[&alive], &dead, &Says::No("may list it later"));
     }
 
     #[test]

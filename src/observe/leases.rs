@@ -71,7 +71,8 @@ impl Leasing {
         let mut leases = Leases::default();
         let mut gaps = Vec::new();
         for asked in &mut self.places {
-            let reply = if asked.rest == 0 {
+            let is_asked = asked.rest == 0;
+            let reply = if is_asked {
                 replies.next().unwrap_or_else(|| Err(Unknown::new(Reason::NotAsked, "reading it")))
             } else {
                 asked.rest -= 1;
@@ -80,7 +81,7 @@ impl Leasing {
             let found = match reply.and_then(Reply::leases) {
                 Ok(found) => found,
                 Err(why) if why.reason == Reason::Hung => {
-                    if asked.rest == 0 {
+                    if is_asked {
                         asked.rest = TURNS;
                     }
                     asked.place.unknown(why, "mend or unmount its file system, or name another directory")
@@ -133,8 +134,8 @@ mod tests {
         Err(Unknown::new(Reason::Hung, "reading it"))
     }
 
-    fn empty() -> Known<Reply> {
-        Ok(Reply::Leases(Box::default()))
+    fn empty() -> Reply {
+        Reply::Leases(Box::default())
     }
 
     #[test]
@@ -142,12 +143,12 @@ mod tests {
         let directory = |path: &str| LeaseDirectory { path: path.into(), owner: Uid(7) };
         let mut leasing = Leasing::new(&[directory("/a"), directory("/b")]);
         assert_eq!(leasing.requests().len(), 2);
-        let (leases, gaps) = leasing.take(vec![hung(), empty()]);
+        let (leases, gaps) = leasing.take(vec![hung(), Ok(empty())]);
         assert_eq!((leases.faulty.len(), gaps.len()), (1, 1));
         assert_eq!((leases.faulty[0].owner, &leases.faulty[0].stem[..]), (Some(Uid(7)), &b""[..]));
         for _ in 0..TURNS {
             assert_eq!(leasing.requests().len(), 1);
-            let (leases, gaps) = leasing.take(vec![empty()]);
+            let (leases, gaps) = leasing.take(vec![Ok(empty())]);
             assert_eq!(
                 (leases.faulty.len(), gaps.len()),
                 (1, 1),
@@ -155,7 +156,7 @@ mod tests {
             );
         }
         assert_eq!(leasing.requests().len(), 2);
-        assert_eq!(leasing.take(vec![empty(), empty()]), (Leases::default(), Vec::new()));
+        assert_eq!(leasing.take(vec![Ok(empty()), Ok(empty())]), (Leases::default(), Vec::new()));
     }
 
     #[test]

@@ -37,7 +37,13 @@ impl Desk {
         desk
     }
 
-    fn configure(&self, more: &str) {
+    /// Where leases of this desk are.
+    pub(crate) fn leases(&self) -> PathBuf {
+        self.planted.path("leases")
+    }
+
+    /// Writes the planted configuration, and more behind it.
+    pub(crate) fn configure(&self, more: &str) {
         fs::write(self.config(), format!("{}{more}", self.planted.config())).unwrap();
     }
 
@@ -49,7 +55,8 @@ impl Desk {
         fs::write(self.config(), changed).unwrap();
     }
 
-    fn config(&self) -> PathBuf {
+    /// Where the configuration is.
+    pub(crate) fn config(&self) -> PathBuf {
         self.planted.path("home/.config/reapd/config.toml")
     }
 
@@ -95,6 +102,7 @@ impl Desk {
             .env("PATH", std::env::var_os("PATH").unwrap())
             .env("HOME", self.planted.path("home"))
             .env("XDG_RUNTIME_DIR", self.planted.path("run"))
+            .env("REAPD_LEASES", self.leases())
             .stdin(Stdio::null());
         command
     }

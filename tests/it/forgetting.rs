@@ -271,3 +271,70 @@ fn the_order_of_rows_does_not_matter() {
         assert_eq!(reaped(&mut looks, &config, manner), before, "{name}");
     }
 }
+
+/// Takes knowledge of leases away from a look, one piece at a time; each piece by its number.
+fn forget_of_leases(look: &mut Look, piece: usize) -> Option<String> {
+    type Change = fn(&mut reapd::model::lease::Holder);
+    const CHANGES: [Change; 5] = [
+        |holder| holder.start = None,
+        |holder| holder.boot = None,
+        |holder| holder.pidns = None,
+        |holder| holder.timens = None,
+        |holder| holder.age = None,
+    ];
+    let leases = &mut look.snapshot.leases;
+    let (count, cookies) = (leases.list.len(), leases.cookies.len());
+    let wide = CHANGES.len() + 1;
+    if piece < count * wide {
+        let (lease, what) = (piece / wide, piece % wide);
+        let id = leases.list[lease].id.clone();
+        match CHANGES.get(what) {
+            Some(change) => leases.list[lease].holder.iter_mut().for_each(change),
+            // A file of its cookie's name that says nothing any more.
+            None if leases.list[lease].covers.env == Some(id.as_str().into()) => {
+                let lease = leases.list.remove(lease);
+                let why = Unknown::new(Reason::Unsupported, "its file");
+                let (owner, stem) = (Some(lease.file.owner), id.as_str().into());
+                leases.faulty.push(reapd::model::lease::FaultyLease { owner, stem, why });
+            }
+            None => {}
+        }
+        return Some(format!("part {what} of lease {id}"));
+    }
+    let piece = piece - count * wide;
+    if piece < cookies {
+        let (id, cookie) = leases.cookies.iter_mut().nth(piece)?;
+        *cookie = unknown();
+        return Some(format!("the cookie of {id}"));
+    }
+    match piece - cookies {
+        0 => look.snapshot.own.namespaces = unknown(),
+        1 => {
+            let source = reapd::model::look::Gap::HIDDEN.to_owned();
+            let why = Unknown::new(Reason::Denied, "them");
+            look.snapshot.gaps.push(reapd::model::look::Gap { source, why, cure: None });
+        }
+        _ => return None,
+    }
+    Some(format!("number {} of the look", piece - cookies))
+}
+
+/// Whatever is not known of a lease, its holder, its cookies or those who look keeps; it never ends anybody more.
+#[test]
+fn forgetting_any_part_of_a_lease_reaps_nobody_more() {
+    let mut fewer = 0;
+    for played in corpus().iter().filter(|played| !played.looks[0].snapshot.leases.list.is_empty()) {
+        for piece in 0.. {
+            let mut looks = played.looks.clone();
+            let forgotten: Vec<_> = looks.iter_mut().map(|look| forget_of_leases(look, piece)).collect();
+            let Some(Some(what)) = forgotten.into_iter().next() else { break };
+            let seen = reaped(&mut looks, &played.config, played.manner);
+            for (at, (seen, before)) in seen.iter().zip(&played.reaped).enumerate() {
+                let more: Vec<_> = seen.difference(before).collect();
+                assert!(more.is_empty(), "{}, look {}: without {what} {more:?} go too", played.name, at + 1);
+            }
+            fewer += usize::from(seen != played.reaped);
+        }
+    }
+    assert!(fewer > 0, "nothing that was forgotten mattered to anybody");
+}

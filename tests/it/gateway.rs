@@ -110,6 +110,10 @@ fn sweep_until_gone(desk: &Desk, session: Session) -> String {
 fn without_a_record_a_forgotten_session_is_told_of_and_kept() {
     let Some(python) = python_with_mcp() else { return };
     let desk = Desk::new();
+    desk.configure(concat!(
+        "\n[process.gateway-tool]\nmatch = { program = \"python*\", args = [\"**/mcp_server.py\"] }\n",
+        "reap-when = [{ stdin-abandoned = true }]\n",
+    ));
     let mut gateway = Gateway::start(&desk, &python);
     let forgotten = gateway.open("open one bare");
     let live = gateway.open("open two bare");
@@ -118,6 +122,8 @@ fn without_a_record_a_forgotten_session_is_told_of_and_kept() {
         let swept = desk.reapd(&["sweep", "--yes", "--exit-code"]);
         assert!(swept.status.success(), "{}", text(&swept));
     }
+    let told = text(&desk.reapd(&["sweep", "--dry-run", "--all"]));
+    assert!(told.contains("gateway-tool") && told.contains("holds their stdin"), "{told}");
     assert_eq!(is_alive(&desk, forgotten), [true, true]);
     assert_eq!(gateway.order("call two hello"), "hello");
     assert_eq!(is_alive(&desk, live), [true, true]);
@@ -194,8 +200,7 @@ fn a_killed_client_leaves_its_servers_helper_bare_and_nothing_behind_reapd_run()
         .into_iter()
         .find(|pid| {
             fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|argv| {
-                argv.windows(10).any(|part| part == b"gateway.py")
-                    && !argv.starts_with(b"setsid")
+                argv.windows(10).any(|part| part == b"gateway.py") && !argv.starts_with(b"setsid")
             })
         })
         .unwrap();

@@ -15,7 +15,11 @@ mod crash;
 mod desk;
 mod forgetting;
 #[cfg(target_os = "linux")]
+mod gateway;
+#[cfg(target_os = "linux")]
 mod lease_files;
+#[cfg(target_os = "linux")]
+mod leases;
 #[cfg(target_os = "linux")]
 mod observe;
 #[cfg(target_os = "linux")]
@@ -23,6 +27,7 @@ mod other_user;
 mod patience;
 #[cfg(target_os = "linux")]
 mod planted;
+#[cfg(target_os = "linux")]
 mod registries;
 #[cfg(target_os = "linux")]
 mod run;

@@ -62,7 +62,14 @@ impl Registry {
         static COUNT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
         let count = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let script = self.desk.planted.path(script);
-        fs::write(&script, "import time\ntime.sleep(600)\n").unwrap();
+        // A broker is reached by its socket; nobody else here is.
+        let text = "import socket, sys, time\n\
+                    server = socket.socket(socket.AF_UNIX)\n\
+                    if '--endpoint' in sys.argv:\n    \
+                        server.bind(sys.argv[sys.argv.index('--endpoint') + 1].removeprefix('unix:'))\n    \
+                        server.listen()\n\
+                    time.sleep(600)\n";
+        fs::write(&script, text).unwrap();
         let file = self.desk.planted.path(&format!("pids/{count}"));
         let line =
             "echo $$ >\"$1.new\"; mv \"$1.new\" \"$1\"; name=$0; shift; exec -a \"$name\" \"$PYTHON\" \"$@\"";
@@ -257,20 +264,76 @@ fn codex_brokers_by_the_state_directory_of_their_own() {
             "{{\n  \"endpoint\": \"{endpoint}\",\n  \"pidFile\": \"/x/broker.pid\",\n  \"pid\": 24061\n}}\n"
         )
     };
-    let endpoint = |name: &str| format!("unix:/tmp/cxc-{name}/broker.sock");
+    let endpoint = |name: &str| format!("unix:{}", registry.desk.planted.path(name).display());
     let broker = |name: &str, variables: &[(&str, &Path)]| {
         let words = ["serve", "--endpoint", &endpoint(name), "--cwd", "/", "--pid-file", "/x/broker.pid"];
-        registry.start("node", "app-server-broker.mjs", &words, variables)
+        let pid = registry.start("node", "app-server-broker.mjs", &words, variables);
+        crate::planted::wait_for("the broker's socket", || registry.desk.planted.path(name).exists());
+        pid
     };
     registry.record("codex-companion/work-2c682aaafe75151d/broker.json", &json(&endpoint("listed")));
     registry.record("codex-companion/work-2c682aaafe75151d/state.json", "{");
     let state = data.join("state/other-0000000000000000");
     fs::create_dir_all(&state).unwrap();
-    fs::write(state.join("broker.json"), json(&endpoint("data"))).unwrap();
+    fs::write(state.join("broker.json"), json(&endpoint("by-data"))).unwrap();
+    let second = data.join("state/astray-0000000000000000");
+    fs::create_dir(&second).unwrap();
+    fs::write(second.join("broker.json"), json(&endpoint("astray"))).unwrap();
     let listed = broker("listed", &[("TMPDIR", &temporary)]);
-    let by_data = broker("data", &[("CLAUDE_PLUGIN_DATA", &data), ("TMPDIR", &temporary)]);
+    let by_data = broker("by-data", &[("CLAUDE_PLUGIN_DATA", &data), ("TMPDIR", &temporary)]);
     // Its own directory lists others, and that another one lists it is nobody's way to find it.
-    let wrong = broker("data", &[("TMPDIR", &temporary)]);
+    let astray = broker("astray", &[("TMPDIR", &temporary)]);
     let unlisted = broker("unlisted", &[("CLAUDE_PLUGIN_DATA", &data)]);
-    registry.sweep(&[listed, by_data], &[wrong, unlisted]);
+    registry.sweep(&[listed, by_data], &[astray, unlisted]);
+}
+
+/// The number and the raw start stamp of a process, as `/proc/PID/stat` has them.
+fn started(pid: i32) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    stat[stat.rfind(')').unwrap() + 1..].split_whitespace().nth(19).unwrap().parse().unwrap()
+}
+
+#[test]
+fn helpers_of_claude_code_by_number_and_start() {
+    let at_once = recipe("claude-sessions").replace("key = \"/pid\"\n", "key = \"/pid\"\nsettle = \"0s\"\n");
+    let registry = Registry::new(&at_once);
+    let agents: Vec<i32> =
+        (0..3).map(|at| registry.start("claude", &format!("agent{at}.py"), &[], &[])).collect();
+    let config = registry.directory.clone();
+    let helper = |agent: i32| {
+        let words = ["--claude-pid", &agent.to_string()];
+        registry.start("my-helper", "helper.py", &words, &[("CLAUDE_CONFIG_DIR", &config)])
+    };
+    let helpers: Vec<i32> = agents.iter().map(|&agent| helper(agent)).collect();
+    let records: Vec<PathBuf> = agents
+        .iter()
+        .map(|&agent| {
+            let text = format!(
+                "{{\"pid\": {agent}, \"sessionId\": \"x\", \"procStart\": \"{}\", \"status\": \"idle\"}}",
+                started(agent)
+            );
+            registry.record(&format!("sessions/{agent}.json"), &text)
+        })
+        .collect();
+    registry.sweep(&helpers, &[]);
+    // One ends in order and takes its record along, and one is killed and leaves it behind.
+    fs::remove_file(&records[1]).unwrap();
+    for &agent in &agents[1..] {
+        registry.desk.planted.end(agent);
+        crate::planted::wait_for("the agent to be gone", || !registry.desk.planted.is_alive(agent));
+    }
+    registry.sweep(&helpers[..1], &helpers[1..]);
+    let why = text(&registry.desk.reapd(&["why", &helpers[2].to_string()]));
+    assert!(why.contains("which held it in registry 'claude-sessions', is gone"), "{why}");
+    // One that no look ever saw alive proves nothing by its death.
+    let stranger = registry.start("claude", "agent3.py", &[], &[]);
+    registry.record(
+        &format!("sessions/{stranger}.json"),
+        &format!("{{\"pid\": {stranger}, \"procStart\": {}}}", started(stranger)),
+    );
+    let of_stranger = helper(stranger);
+    registry.desk.planted.end(stranger);
+    crate::planted::wait_for("the stranger to be gone", || !registry.desk.planted.is_alive(stranger));
+    registry.is(of_stranger, "unknown", "while it lived");
+    registry.sweep(&[of_stranger], &[]);
 }

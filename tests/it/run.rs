@@ -66,7 +66,10 @@ impl Field {
     /// A command of this field, with the planted environment.
     fn command(&self, words: &[String]) -> Command {
         let mut command = self.planted.command(&words[0]);
-        command.args(&words[1..]).env("REAPD_LEASES", self.path("leases")).env("REAPD", self.shell_prefix(&[]));
+        command
+            .args(&words[1..])
+            .env("REAPD_LEASES", self.path("leases"))
+            .env("REAPD", self.shell_prefix(&[]));
         command
     }
 
@@ -88,12 +91,13 @@ impl Field {
     /// Runs a sweep as a timer does.
     fn sweep(&self) -> Output {
         let _turn = crate::turn::turn();
-        let words: Vec<String> = ["setsid", "--wait", env!("CARGO_BIN_EXE_reapd"), "sweep", "--once", "--yes"]
-            .iter()
-            .map(|word| (*word).to_owned())
-            .chain(["--config".to_owned(), self.config().display().to_string()])
-            .chain(["--state-dir".to_owned(), self.path("state").display().to_string()])
-            .collect();
+        let words: Vec<String> =
+            ["setsid", "--wait", env!("CARGO_BIN_EXE_reapd"), "sweep", "--once", "--yes"]
+                .iter()
+                .map(|word| (*word).to_owned())
+                .chain(["--config".to_owned(), self.config().display().to_string()])
+                .chain(["--state-dir".to_owned(), self.path("state").display().to_string()])
+                .collect();
         crate::patience::patiently(&mut self.command(&words))
     }
 

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use serde_json::json;
 
 use super::identity::{self, NobodyError, YOUNG};
-use super::store;
+use super::store::{self, Store, StoreError};
 use super::{id_of, own_store, store_trouble};
 use crate::app::cli::Acquire;
 use crate::app::exit::Exit;
@@ -15,9 +15,10 @@ use crate::app::report::json::SCHEMA;
 use crate::app::session::Session;
 use crate::app::trouble::{Trouble, chain};
 use crate::app::words;
+use crate::judge::leased;
 use crate::model::escape::escape;
 use crate::model::id::{Pid, ProcessId};
-use crate::model::lease::{Bound, Holder, Lease};
+use crate::model::lease::{Bound, Holder, Lease, Release};
 
 /// Runs it.
 pub(super) fn acquire(session: &mut Session, args: &Acquire) -> Result<Exit, Trouble> {
@@ -38,7 +39,7 @@ pub(super) fn acquire(session: &mut Session, args: &Acquire) -> Result<Exit, Tro
     lease.note.clone_from(&args.note);
     lease.holder = holder;
     let store = own_store(session)?;
-    store.add(&lease).map_err(|error| store_trouble(&error))?;
+    write(session, &store, &lease)?;
     warn(session, &lease);
     if session.place.json {
         let path = store.path_of(&lease.id);
@@ -47,6 +48,31 @@ pub(super) fn acquire(session: &mut Session, args: &Acquire) -> Result<Exit, Tro
         session.out.line(lease.id.as_str());
     }
     Ok(Exit::Done)
+}
+
+/// Writes the lease: a new one, or in the place of one that is released and covers nobody any more. Whoever it still
+/// covers would be held by the new one.
+fn write(session: &Session, store: &Store, lease: &Lease) -> Result<(), Trouble> {
+    let trouble = |error: StoreError| store_trouble(&error);
+    let Err(error) = store.add(lease) else { return Ok(()) };
+    if matches!(error, StoreError::Exists(_))
+        && let Some(old) = store.read(&lease.id).map_err(trouble)?
+        && matches!(old.release, Release::Released(_))
+        && is_done(session, &old)?
+    {
+        return store.succeed(lease, &old.file).map_err(trouble);
+    }
+    Err(store_trouble(&error))
+}
+
+fn is_done(session: &Session, lease: &Lease) -> Result<bool, Trouble> {
+    let config = session.configuration()?.config;
+    let (look, _) = super::list::look(session, &config)?;
+    let seen = look.snapshot.leases.get(lease.file.owner, &lease.id);
+    Ok(seen.filter(|seen| seen.file == lease.file).is_some_and(|seen| {
+        let covered = leased::covered(seen, &look);
+        covered.all.is_empty() && covered.spared.is_empty()
+    }))
 }
 
 /// Says that a young holder may be an errand: its lease would end with it (REDTEAM F5).

@@ -62,7 +62,7 @@ pub(super) fn list(session: &mut Session) -> Result<Exit, Trouble> {
 }
 
 /// Looks once, with what earlier looks remembered, and remembers nothing.
-fn look(session: &Session, config: &Config) -> Result<(Look, Ledger), Trouble> {
+pub(super) fn look(session: &Session, config: &Config) -> Result<(Look, Ledger), Trouble> {
     let mut ledger = match session.around.existing_state(&session.place)? {
         None => Ledger::default(),
         Some(state) => match memory::ledger(&state).map_err(|error| state_trouble(&error))? {

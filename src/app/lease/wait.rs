@@ -49,11 +49,11 @@ pub(super) fn release_and_wait(
     let mut watch = watched?;
     match watch.until(session, end)? {
         Left::Nobody => {
-            say(session, id, &[]);
+            say(session, id, &[], &watch.spared);
             Ok(Exit::Done)
         }
         Left::Some(left) => {
-            say(session, id, &left);
+            say(session, id, &left, &watch.spared);
             Ok(Exit::Failed)
         }
         Left::Interrupted => Ok(Exit::Interrupted),
@@ -74,19 +74,38 @@ fn drop_cookie(id: &LeaseId) -> Result<(), Trouble> {
     Err(trouble(error))
 }
 
-fn say(session: &mut Session, id: &LeaseId, left: &[(ProcessId, String, String)]) {
+fn say(
+    session: &mut Session,
+    id: &LeaseId,
+    left: &[(ProcessId, String, String)],
+    spared: &BTreeMap<ProcessId, String>,
+) {
     if session.place.json {
         let left_json: Vec<Value> = left
             .iter()
-            .map(|(id, name, why)| json!({ "pid": id.pid.number(), "start": id.start.0, "name": name, "why": text(why) }))
+            .map(|(id, name, why)| {
+                json!({ "pid": id.pid.number(), "start": id.start.0, "name": name, "why": text(why) })
+            })
             .collect();
-        let gone = left.is_empty();
-        session.json(&json!({ "schema": SCHEMA, "id": id.as_str(), "gone": gone, "left": left_json }));
+        let spared: Vec<Value> = spared
+            .iter()
+            .map(|(id, why)| json!({ "pid": id.pid.number(), "start": id.start.0, "why": text(why) }))
+            .collect();
+        session.json(&json!({
+            "schema": SCHEMA,
+            "id": id.as_str(),
+            "gone": left.is_empty(),
+            "left": left_json,
+            "spared": spared,
+        }));
         return;
     }
     for (id, name, why) in left {
         let line = format!("{id}   {name}   {}", text(why));
         session.out.line(&line);
+    }
+    for (id, why) in spared {
+        session.talk(&format!("process {id} carries the lease and is not covered by it: {why}"));
     }
 }
 
@@ -106,6 +125,8 @@ struct Watch<'a> {
     eyes: Observer,
     /// Everybody who was seen covered, and everybody below them, gone ones included.
     covered: BTreeSet<ProcessId>,
+    /// Whom the lease concerns and does not cover, at the last look.
+    spared: BTreeMap<ProcessId, String>,
     /// Why who is left was left, as the last finish says.
     reasons: BTreeMap<i64, String>,
 }
@@ -117,7 +138,8 @@ impl<'a> Watch<'a> {
         let owner = Uid(place::own(&session.around).owner);
         // Other callers may have seen whom nothing but their number shows any more.
         let covered = store.seen(id);
-        let mut watch = Watch { store, id, owner, eyes, covered, reasons: BTreeMap::new() };
+        let mut watch =
+            Watch { store, id, owner, eyes, covered, spared: BTreeMap::new(), reasons: BTreeMap::new() };
         watch.look()?;
         watch.store.remember_seen(id, &watch.covered);
         Ok(watch)
@@ -133,7 +155,9 @@ impl<'a> Watch<'a> {
             look.snapshot.leases.get(owner, id).map(|lease| questions(lease, look)).unwrap_or_default()
         });
         if let Some(lease) = look.snapshot.leases.get(owner, id) {
-            self.covered.extend(covered(lease, &look).all);
+            let found = covered(lease, &look);
+            self.covered.extend(found.all);
+            self.spared = found.spared.into_iter().collect();
         }
         let table = &look.snapshot.table;
         let alive = |id: ProcessId| table.get(id).is_some_and(|row| !row.is_gone());
@@ -211,7 +235,8 @@ impl<'a> Watch<'a> {
         if waited == Waited::Ready
             && let Some(text) = reader.and_then(|reader| reader.join().ok())
         {
-            self.reasons = reasons(&text);
+            // A later one need not see any more whom an earlier one spared.
+            self.reasons.extend(reasons(&text));
         }
         Ok(waited)
     }

@@ -3,29 +3,26 @@
 //! What comes from a process never names a host, a port, a socket or a file (REDTEAM S3): `{key}` stands in the path,
 //! the query, the body and the values of headers, and nowhere else.
 
-use std::net::IpAddr;
-use std::ops::Range;
 use std::time::Duration;
 
 use bstr::{BStr, ByteSlice as _};
 use toml::de::{DeTable, DeValue};
 
 use crate::config::pattern::expand;
-use crate::config::policy::{Expect, ExpectBody, HttpRegistry, Instance, Method, Server, Want};
-use crate::config::read::{Key, Node, Reader, in_order, one_or_more};
+use crate::config::policy::{HttpRegistry, Instance, Method, Server};
+use crate::config::read::{Key, Node, Reader, in_order};
 
+use super::address::{is_near, url};
+use super::expect::{Meaning, expects, value};
 use super::pointer;
 
 const KEYS: [&str; 9] = ["url", "method", "headers", "body", "every", "alive", "gone", "listed", "instance"];
 
 /// What stands for the key.
-const KEY: &str = "{key}";
-
-/// `sun_path` of unix(7), without its last NUL.
-const LONGEST_SOCKET: usize = 107;
+pub(super) const KEY: &str = "{key}";
 
 /// A longer text is no template for one question.
-const LONGEST: usize = 16 * 1024;
+pub(super) const LONGEST: usize = 16 * 1024;
 
 /// Headers that the request itself is made of.
 const OURS: [&str; 8] =
@@ -132,121 +129,6 @@ fn whole(
     true
 }
 
-/// Reads where the server listens, and the path and query.
-fn url(reader: &mut Reader<'_>, node: &Node<'_>) -> Option<(Server, String)> {
-    let text = reader.text(node, "a URL such as \"http://127.0.0.1:8811/sessions/{key}\"")?;
-    match address(text) {
-        Ok(address) => Some(address),
-        Err((at, message, hint)) => {
-            let span = reader.within(node, at);
-            reader.fault(span, message).hint(hint);
-            None
-        }
-    }
-}
-
-type Flaw = (Range<usize>, String, &'static str);
-
-fn address(text: &str) -> Result<(Server, String), Flaw> {
-    const SHAPES: &str = "\"http://host:port/path\", or \"http+unix:///path/of.sock:/path\"";
-    let all = || 0..text.len();
-    if text.len() > LONGEST {
-        return Err((0..0, format!("longer than {LONGEST} bytes"), SHAPES));
-    }
-    if let Some(at) = text.find(|letter: char| !letter.is_ascii_graphic()) {
-        return Err((at..at + 1, "this cannot stand in a URL".into(), "percent-encode it"));
-    }
-    if text.starts_with("https:") {
-        return Err((
-            0..5,
-            "https is not spoken here".into(),
-            "ask a proxy on this machine that speaks it, for example `kubectl proxy`, by http",
-        ));
-    }
-    let (server, target, from) = if let Some(rest) = text.strip_prefix("http+unix://") {
-        let Some((path, target)) = rest.split_once(':') else {
-            return Err((all(), "not a URL".into(), SHAPES));
-        };
-        if !path.starts_with('/')
-            || path.len() < 2
-            || path.len() > LONGEST_SOCKET
-            || path.contains(['{', '}'])
-        {
-            let hint = "the socket is a whole path of at most 107 bytes, and `{key}` is never part of it";
-            return Err((12..12 + path.len().max(1), "not the path of a socket".into(), hint));
-        }
-        (Server::Unix { path: path.to_owned() }, target, 12 + path.len() + 1)
-    } else if let Some(rest) = text.strip_prefix("http://") {
-        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-        (host(&rest[..end])?, &rest[end..], 7 + end)
-    } else {
-        return Err((all(), "not a URL that is known here".into(), SHAPES));
-    };
-    if !target.starts_with('/') {
-        return Err((all(), "this URL has no path".into(), SHAPES));
-    }
-    if let Some(at) = target.find('#') {
-        return Err((from + at..from + at + 1, "a `#` is never sent".into(), "percent-encode it: `%23`"));
-    }
-    if let Some(at) = stray_brace(target) {
-        return Err((
-            from + at..from + at + 1,
-            "only `{key}` stands in braces here".into(),
-            "percent-encode braces",
-        ));
-    }
-    Ok((server, target.to_owned()))
-}
-
-fn host(authority: &str) -> Result<Server, Flaw> {
-    let at = 7..7 + authority.len().max(1);
-    if authority.contains(['{', '}']) {
-        let hint =
-            "the server is the operator's word: `{key}` stands in the path, the query, the body or a header";
-        return Err((at, "`{key}` never names a host or a port".into(), hint));
-    }
-    if authority.contains('@') {
-        let hint = "headers = { Authorization = \"Bearer {file:~/.config/acme/token}\" }";
-        return Err((at, "no name and password stand in a URL here".into(), hint));
-    }
-    let flaw = || (at.clone(), "not a host and a port".into(), "for example \"127.0.0.1:8811\"");
-    let (host, port) = match authority.strip_prefix('[') {
-        Some(rest) => {
-            let (host, rest) = rest.split_once(']').ok_or_else(flaw)?;
-            host.parse::<std::net::Ipv6Addr>().map_err(|_| flaw())?;
-            (host, if rest.is_empty() { None } else { Some(rest.strip_prefix(':').ok_or_else(flaw)?) })
-        }
-        None => match authority.split_once(':') {
-            Some((host, port)) => (host, Some(port)),
-            None => (authority, None),
-        },
-    };
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:".contains(&byte);
-    if host.is_empty() || host.len() > 253 || !host.bytes().all(plain) {
-        return Err(flaw());
-    }
-    let number =
-        |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse::<u16>().ok())?;
-    let port = match port {
-        Some(text) => number(text).filter(|port| *port > 0).ok_or_else(flaw)?,
-        None => 80,
-    };
-    Ok(Server::Tcp { host: host.to_owned(), port })
-}
-
-/// Returns where a brace stands that is not one of `{key}`.
-fn stray_brace(text: &str) -> Option<usize> {
-    let mut at = 0;
-    while let Some(found) = text[at..].find(['{', '}']) {
-        at += found;
-        if !text[at..].starts_with(KEY) {
-            return Some(at);
-        }
-        at += KEY.len();
-    }
-    None
-}
-
 fn body(reader: &mut Reader<'_>, node: &Node<'_>) -> Option<String> {
     let text = reader.text(node, "text such as '{ \"ID\": \"{key}\" }'")?;
     if text.len() > LONGEST {
@@ -328,114 +210,6 @@ fn header_value(reader: &mut Reader<'_>, node: &Node<'_>, home: Option<&BStr>) -
     Some(value)
 }
 
-/// What an entry of a map stands for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Meaning {
-    Alive,
-    Gone,
-}
-
-fn expects(reader: &mut Reader<'_>, node: &Node<'_>, meaning: Meaning) -> Option<Vec<Expect>> {
-    let elements = one_or_more(node);
-    if elements.is_empty() {
-        reader.fault(node.span(), "an empty list").hint("for example [{ status = 200 }]");
-        return None;
-    }
-    let count = elements.len();
-    let read: Vec<Expect> =
-        elements.into_iter().filter_map(|element| expect(reader, element, meaning)).collect();
-    (read.len() == count).then_some(read)
-}
-
-fn expect(reader: &mut Reader<'_>, node: &Node<'_>, meaning: Meaning) -> Option<Expect> {
-    let table = reader.table(node, "an answer such as { status = 200 }")?;
-    reader.unknown_keys(table, &["status", "pointer", "equals", "present", "missing"], &[]);
-    let Some(status) = table.get("status") else {
-        reader
-            .fault(node.span(), "an answer is told by its `status` first")
-            .hint("for example { status = 404 }");
-        return None;
-    };
-    let number = u16::try_from(reader.number(status, 200..600)?).ok()?;
-    if meaning == Meaning::Gone && says_nothing_of_a_key(number) {
-        reader
-            .fault(
-                status.span(),
-                format!("{number} says something of the server or of us, and nothing of a key"),
-            )
-            .hint(
-                "whoever is asked amid a restart, an overload or without a password answers so for everybody",
-            );
-        return None;
-    }
-    let wants = [
-        ("equals", table.get("equals")),
-        ("present", table.get("present")),
-        ("missing", table.get("missing")),
-    ];
-    let given: Vec<_> = wants.into_iter().filter_map(|(key, node)| Some((key, node?))).collect();
-    let body = match (table.get("pointer"), given.as_slice()) {
-        (None, []) => None,
-        (Some(at), [(key, node)]) => {
-            Some(ExpectBody { pointer: pointer(reader, at)?, want: want(reader, key, node)? })
-        }
-        (None, [(key, at), ..]) => {
-            reader
-                .fault(at.span(), format!("`{key}` needs a `pointer`"))
-                .hint("it says where in the body to look");
-            return None;
-        }
-        (Some(at), []) => {
-            reader
-                .fault(at.span(), "a `pointer` needs what must be there")
-                .hint("equals = \"text\", present = true or missing = true");
-            return None;
-        }
-        (Some(_), [_, (key, at), ..]) => {
-            reader
-                .fault(at.span(), format!("`{key}` beside another word for the same place"))
-                .hint("one of `equals`, `present` and `missing`; more answers are more entries");
-            return None;
-        }
-    };
-    Some(Expect { status: number, body })
-}
-
-/// Says whether a server answers so whatever it is asked: redirects, refusals, overload, faults of its own.
-fn says_nothing_of_a_key(status: u16) -> bool {
-    matches!(status, 300..=399 | 401 | 403 | 405 | 407 | 408 | 425 | 426 | 429 | 431 | 451 | 500..=599)
-}
-
-fn want(reader: &mut Reader<'_>, key: &str, node: &Node<'_>) -> Option<Want> {
-    if key == "equals" {
-        return value(reader, node).map(Want::Equals);
-    }
-    if !reader.truth(node)? {
-        let other = if key == "present" { "missing" } else { "present" };
-        reader
-            .fault(node.span(), format!("`{key} = false` says nothing"))
-            .hint(format!("write {other} = true"));
-        return None;
-    }
-    Some(if key == "present" { Want::Present } else { Want::Missing })
-}
-
-/// Reads text, a whole number or a truth, as its JSON text.
-fn value(reader: &mut Reader<'_>, node: &Node<'_>) -> Option<String> {
-    match node.get_ref() {
-        DeValue::Integer(number) if number.radix() == 10 => {
-            Some(number.as_str().trim_start_matches('+').to_owned())
-        }
-        DeValue::Boolean(truth) => Some(truth.to_string()),
-        DeValue::Integer(_)
-        | DeValue::String(_)
-        | DeValue::Float(_)
-        | DeValue::Datetime(_)
-        | DeValue::Array(_)
-        | DeValue::Table(_) => Some(reader.text(node, "text, a whole number, or true or false")?.to_owned()),
-    }
-}
-
 fn listed(reader: &mut Reader<'_>, node: &Node<'_>) -> Option<String> {
     let text = pointer(reader, node)?;
     if text.split('/').filter(|step| *step == "*").count() == 0 {
@@ -454,13 +228,7 @@ fn instance(
     server: &Server,
 ) -> Option<Instance> {
     const NAMED: &str = "instance = { pointer = \"/header/cluster_id\", equals = \"14841639068965178418\" }";
-    let near = match server {
-        Server::Unix { .. } => true,
-        Server::Tcp { host, .. } => {
-            host == "localhost"
-                || host.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
-        }
-    };
+    let near = is_near(server);
     let Some(node) = node else {
         if near {
             return Some(Instance::Ancestor);
@@ -491,7 +259,7 @@ fn instance(
 mod tests {
     use super::super::tests::{read_one, refuses};
     use super::*;
-    use crate::config::policy::Source;
+    use crate::config::policy::{ExpectBody, Source, Want};
 
     const MAPS: &str = "alive = [{ status = 200 }]\ngone = [{ status = 404 }]";
 

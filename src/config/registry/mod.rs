@@ -1,5 +1,7 @@
 //! `[registry.NAME]`: where others write down who is alive.
 
+mod address;
+mod expect;
 mod files;
 mod http;
 

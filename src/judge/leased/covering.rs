@@ -194,11 +194,10 @@ pub(super) fn standing(look: &Look, lease: &Lease, row: &Row) -> Standing {
         return Standing::Spared("it is reapd's own".into());
     }
     if named {
-        return match is_of_this_boot(look, lease) {
-            true => Standing::Root,
-            false => {
-                Standing::Spared("the lease is of another boot or namespace, and names somebody else".into())
-            }
+        return if is_of_this_boot(look, lease) {
+            Standing::Root
+        } else {
+            Standing::Spared("the lease is of another boot or namespace, and names somebody else".into())
         };
     }
     if !watched {
@@ -324,12 +323,10 @@ pub(super) fn uid(look: &Look, id: ProcessId) -> Option<Uid> {
 }
 
 pub(super) fn cookie(look: &Look, id: ProcessId) -> Option<&BStr> {
-    match look.snapshot.leases.cookies.get(&id) {
-        Some(known) => known.as_ref().ok().map(|cookie| cookie.as_bstr()),
-        // Where there is no lease that could be read, nobody looked for cookies.
-        None => {
-            let env = look.facts(id)?.ok()?.env.as_ref().ok()?;
-            env.get(COOKIE.as_bytes().as_bstr()).map(|cookie| cookie.as_bstr())
-        }
+    if let Some(Ok(cookie)) = look.snapshot.leases.cookies.get(&id) {
+        return Some(cookie.as_bstr());
     }
+    // Where there is no lease that could be read, nobody looked for cookies.
+    let env = look.facts(id)?.ok()?.env.as_ref().ok()?;
+    env.get(COOKIE.as_bytes().as_bstr()).map(|cookie| cookie.as_bstr())
 }

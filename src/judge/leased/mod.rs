@@ -5,6 +5,7 @@
 //! holds, or whose file cannot be read, is somebody's, whatever its parent is.
 
 mod covering;
+mod recorded;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -30,11 +31,12 @@ use super::rule::{Blank, Finding, Found, Holds, Settings};
 use super::rules::stdin_abandoned;
 
 pub use covering::{Covered, covered};
+pub(super) use recorded::recorded;
 pub(in crate::judge) use state::began_before;
 pub use state::{State, state};
 
 use covering::{Covering, Standing, cookie, is_same, standing};
-use state::{Life, foreign, is_below, is_living, is_whole, life};
+use state::{Life, Named, foreign, is_below, is_living, is_whole, life};
 
 /// Returns what must be asked before [`covered`] and [`state`] can tell: whether those that lead a session of their
 /// own can be reached, and whether numbers that the table does not show are anybody's, where some could be hidden.
@@ -210,10 +212,15 @@ fn leases<'a>(case: &Case<'a>) -> Found<Mine<'a>> {
     Ok(Mine { covering, carried, faulty: faulty_of(look, case.root.id), spared })
 }
 
-/// Returns the file that would say what becomes of whoever carries this cookie, and says nothing that counts.
+/// Returns the file that may say what becomes of whoever carries this cookie, and says nothing that counts: the one of
+/// its name, or any where no good lease has that cookie.
 fn faulty_of(look: &Look, id: ProcessId) -> Option<&FaultyLease> {
+    let leases = &look.snapshot.leases;
+    let first = leases.faulty.first()?;
     let cookie = cookie(look, id)?;
-    look.snapshot.leases.faulty.iter().find(|faulty| faulty.stem == cookie)
+    let named = leases.faulty.iter().find(|faulty| faulty.stem == cookie);
+    let is_known = leases.list.iter().any(|lease| is_cookie_of(lease, cookie));
+    named.or((!is_known).then_some(first))
 }
 
 /// Returns the states of a root's leases; what is missing for all of them is asked at once.
@@ -273,7 +280,7 @@ fn is_to_live_on(case: &Case<'_>, run: &Run) -> Found<bool> {
 /// they are, nobody can say that they are gone.
 fn keepers(lease: &Lease, look: &Look, memory: &Ledger, confirm: &Confirm) -> Known<Vec<ProcessId>> {
     let mut keepers = Vec::new();
-    match lease.holder.as_ref().map(|holder| life(lease, holder, look, memory, confirm)) {
+    match lease.holder.as_ref().map(|holder| life(Named::Lease(lease), holder, look, memory, confirm)) {
         Some(Ok(Life::Alive(id))) => keepers.push(id),
         Some(Ok(Life::Over(_))) | None => {}
         Some(Err(unknown)) => return Err(unknown),

@@ -58,7 +58,7 @@ pub fn state(lease: &Lease, look: &Look, memory: &Ledger, confirm: &Confirm) -> 
         Release::Released(None) => Some(format!("its lease {} was released", lease.id)),
         Release::Released(Some(reason)) => Some(format!("its lease {} was released: {reason}", lease.id)),
     };
-    let life = lease.holder.as_ref().map(|holder| life(lease, holder, look, memory, confirm));
+    let life = lease.holder.as_ref().map(|holder| life(Named::Lease(lease), holder, look, memory, confirm));
     if let Some(run) = &lease.run {
         return running(lease, run, released, life, look);
     }
@@ -73,7 +73,7 @@ pub fn state(lease: &Lease, look: &Look, memory: &Ledger, confirm: &Confirm) -> 
         (Bound::Holder, Some(Ok(Life::Alive(holder)))) => {
             State::held(format!("process {holder} holds its lease {}", lease.id))
         }
-        (Bound::Holder, Some(Ok(Life::Over(_)))) | (Bound::Holder, None) => {
+        (Bound::Holder, Some(Ok(Life::Over(_))) | None) => {
             State::unknown(Reason::NoRecord, format!("who holds its lease {}", lease.id))
         }
         (Bound::Holder, Some(Err(unknown))) => State::Unknown(unknown),
@@ -89,17 +89,59 @@ pub(super) enum Life {
     Over(String),
 }
 
+/// Where a holder is named.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Named<'a> {
+    /// In a lease of ours.
+    Lease(&'a Lease),
+    /// In a record of the registry of this name.
+    Registry(&'a str),
+}
+
+impl Named<'_> {
+    /// Returns who was seen alive as this very holder.
+    fn pin(self, holder: &Holder, memory: &Ledger) -> Option<Pin> {
+        match self {
+            Named::Lease(lease) => memory.pin(lease),
+            Named::Registry(name) => memory.pin_recorded(name, holder),
+        }
+    }
+
+    /// Says whether a process can be whom a bare number means. When somebody else's record was written is not known.
+    fn may_mean(self, look: &Look, id: ProcessId) -> bool {
+        match self {
+            Named::Lease(lease) => began_before(lease, look, id),
+            Named::Registry(_) => false,
+        }
+    }
+
+    /// Says why nobody can tell that a bare number means whoever bears it now.
+    fn unmeant(self) -> String {
+        match self {
+            Named::Lease(_) => "began after the lease was written".to_owned(),
+            Named::Registry(name) => format!("is only a number in registry '{name}'"),
+        }
+    }
+
+    fn cure(self) -> String {
+        match self {
+            Named::Lease(lease) => format!("; if it is over: reapd lease release {}", lease.id),
+            Named::Registry(name) => format!(", as registry '{name}' names it"),
+        }
+    }
+}
+
 /// Says whether a holder is dead: leniently, since another program or another user under the number never proves a
 /// death, and only where number and stamp mean what they mean here.
 pub(super) fn life(
-    lease: &Lease,
+    named: Named<'_>,
     holder: &Holder,
     look: &Look,
     memory: &Ledger,
     confirm: &Confirm,
 ) -> Known<Life> {
     foreign(look, holder)?;
-    let pin = memory.pin(lease);
+    let pin = named.pin(holder, memory);
     let who = format!("process {}", holder.pid);
     let bearer = bearer(look, holder.pid)?;
     // The start that the file records, or that of the process that was seen alive behind a bare number.
@@ -108,10 +150,12 @@ pub(super) fn life(
         match start {
             Some(start) if start == bearer.start => return Ok(Life::Alive(bearer)),
             Some(_) => {}
-            None if began_before(lease, look, bearer) => return Ok(Life::Alive(bearer)),
+            None if named.may_mean(look, bearer) => return Ok(Life::Alive(bearer)),
             None => {
-                let what = format!("who holds it: {who} began after the lease was written");
-                return Err(Unknown::new(Reason::NoRecord, what));
+                return Err(Unknown::new(
+                    Reason::NoRecord,
+                    format!("who holds it: {who} {}", named.unmeant()),
+                ));
             }
         }
     }
@@ -120,16 +164,13 @@ pub(super) fn life(
         holder.start.is_some() && holder.boot.is_some() && holder.pidns.is_some() && holder.timens.is_some();
     let seen = pin.filter(|pin| start == Some(pin.start));
     if !is_whole && seen.is_none() {
-        let what = format!("who {who} was while it lived; if it is over: reapd lease release {}", lease.id);
+        let what = format!("who {who} was while it lived{}", named.cure());
         return Err(Unknown::new(Reason::NoRecord, what));
     }
     let oldest = holder.age.max(seen.map(|pin: Pin| pin.age)).unwrap_or_default();
     if oldest < confirm.errand {
-        let what = format!(
-            "whether {who} was more than an errand (seen alive at {}); if it is over: reapd lease release {}",
-            span(oldest),
-            lease.id
-        );
+        let what =
+            format!("whether {who}, last seen {} old, was more than an errand{}", span(oldest), named.cure());
         return Err(Unknown::new(Reason::NoRecord, what));
     }
     Ok(Life::Over(who))

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::judge::leased::began_before;
 use crate::model::id::{FileId, Pid, ProcessId, Start, Uid};
-use crate::model::lease::{Bound, Lease, LeaseId};
+use crate::model::lease::{Bound, Holder, Lease, LeaseId};
 use crate::model::look::{Arguments, Gap, Look};
 use crate::model::moment::Moment;
 use crate::model::question::{Answer, Question, Registered};
@@ -20,6 +20,9 @@ use super::Ledger;
 /// More places than this are not remembered: who is listed in the others stays unknown.
 const MOST_PLACES: usize = 1_000;
 
+/// More holders than this are not remembered: their deaths stay unknown.
+const MOST_HOLDERS: usize = 1_000;
+
 /// What is remembered of leases and registries.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(super) struct Leases {
@@ -29,6 +32,17 @@ pub(super) struct Leases {
     /// Registries and places that listed somebody in this boot.
     #[serde(default)]
     listed: BTreeSet<(String, BString)>,
+    /// Holders that registries name by number and start, and that were seen alive.
+    #[serde(default)]
+    holders: Vec<Recorded>,
+}
+
+/// A holder in a record of a registry that was seen alive.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Recorded {
+    registry: String,
+    pid: Pid,
+    pin: Pin,
 }
 
 /// What is remembered of one lease.
@@ -88,6 +102,23 @@ impl Leases {
             if lists && self.listed.len() < MOST_PLACES {
                 self.listed.insert((registry.clone(), place.clone()));
             }
+            if let Registered::Listed { holder: Some(holder) } = registered {
+                self.see_holder(registry, holder, look);
+            }
+        }
+    }
+
+    /// Remembers that the holder of a record lives, at its greatest age. A bare number could be anybody's.
+    fn see_holder(&mut self, registry: &str, holder: &Holder, look: &Look) {
+        let Some(start) = holder.start else { return };
+        let is_it = |row: &&Row| !row.is_gone() && row.id.start == start;
+        let Some(row) = look.snapshot.table.at(holder.pid).filter(is_it) else { return };
+        let age = look.snapshot.began.boot.since(row.began);
+        if let Some(known) = self.holders.iter_mut().find(|known| known.is_of(registry, holder)) {
+            known.pin.age = known.pin.age.max(age);
+        } else if self.holders.len() < MOST_HOLDERS {
+            let pin = Pin { start, age };
+            self.holders.push(Recorded { registry: registry.to_owned(), pid: holder.pid, pin });
         }
     }
 
@@ -107,6 +138,12 @@ impl Leases {
         let key = (lease.file.owner, &lease.id);
         let at = self.records.binary_search_by(|record| (record.owner, &record.id).cmp(&key)).ok()?;
         self.records.get(at)
+    }
+}
+
+impl Recorded {
+    fn is_of(&self, registry: &str, holder: &Holder) -> bool {
+        self.registry == registry && self.pid == holder.pid && holder.start == Some(self.pin.start)
     }
 }
 
@@ -171,6 +208,11 @@ impl Ledger {
     /// Returns who was seen alive as the holder of this very file.
     pub fn pin(&self, lease: &Lease) -> Option<Pin> {
         self.leases.get(lease).filter(|record| record.is_of(lease))?.pin
+    }
+
+    /// Returns that a holder that a record of a registry names by number and start was seen alive.
+    pub fn pin_recorded(&self, registry: &str, holder: &Holder) -> Option<Pin> {
+        self.leases.holders.iter().find(|known| known.is_of(registry, holder)).map(|known| known.pin)
     }
 
     /// Returns since when a lease was seen unrenewed at every look: the same file, untouched.

@@ -184,10 +184,13 @@ impl Anonymiser {
                     }
                 }
             }
-            Answer::Holders(_) | Answer::Owner(_) | Answer::Activity(_) | Answer::Terminals(_) => {}
+            Answer::Holders(_)
+            | Answer::Owner(_)
+            | Answer::Activity(_)
+            | Answer::Terminals(_)
+            | Answer::Registered(Registered::Listed { holder: None } | Registered::NotListed { .. }) => {}
             Answer::Registered(Registered::Over(text)) => *text = self.text(text.as_bytes()).to_string(),
             Answer::Registered(Registered::Listed { holder: Some(holder) }) => **holder = self.holder(holder),
-            Answer::Registered(Registered::Listed { holder: None } | Registered::NotListed { .. }) => {}
         }
         clean
     }

@@ -9,14 +9,15 @@ use crate::model::id::{FileId, ProcessId};
 use crate::model::keep::{KeepMark, Kept};
 use crate::model::known::Known;
 use crate::model::look::{Arguments, Look, Scope};
-use crate::model::question::{
-    Answer, Census, Channel, ChannelKind, Family, FarEnd, Holders, Owner, Parent, PathAnswer, Peer, Question,
-    Sockets, TerminalFate,
-};
+use crate::model::question::{Answer, Family, Owner, Parent, PathAnswer, Peer, Question, Sockets};
 use crate::model::table::{Kernel, Row, State};
 
 use super::leases;
 use super::words::{known, quote, span, unknown};
+
+mod channels;
+
+use channels::{channel_words, holder_words};
 
 /// Returns a strict world of this one look; [`super::parse()`] reads the very same look from it.
 pub fn print(look: &Look) -> String {
@@ -328,38 +329,6 @@ fn path_words(path: &PathAnswer) -> String {
         quote(mount),
         file_system(*on)
     )
-}
-
-fn channel_words(channel: &Channel) -> String {
-    let kind = match &channel.kind {
-        ChannelKind::Pipe { inode } => format!("pipe:{inode}"),
-        ChannelKind::Stream { inode } => format!("stream:{inode}"),
-        ChannelKind::NamedFifo => "fifo".to_owned(),
-        ChannelKind::Terminal(TerminalFate::Present) => "terminal".to_owned(),
-        ChannelKind::Terminal(TerminalFate::Deleted) => "terminal-deleted".to_owned(),
-        ChannelKind::Null => "null".to_owned(),
-        ChannelKind::File => "file".to_owned(),
-        ChannelKind::Listener => "listener".to_owned(),
-        ChannelKind::Unconnected => "unconnected".to_owned(),
-        ChannelKind::Closed => "closed".to_owned(),
-        ChannelKind::Other(text) => format!("other:{}", quote(text.as_bytes())),
-    };
-    let far = known(&channel.far, |far| {
-        match far {
-            FarEnd::Gone => "gone",
-            FarEnd::Held => "held",
-        }
-        .to_owned()
-    });
-    format!("{kind} {far} unread={}", known(&channel.unread, ToString::to_string))
-}
-
-fn holder_words(look: &Look, holders: &Holders) -> String {
-    let seen: String = holders.seen.iter().flat_map(|id| [name(look, *id), " ".to_owned()]).collect();
-    match holders.census {
-        Census::Whole => format!("{seen}census=whole"),
-        Census::Partial(count) => format!("{seen}census=partial/{count}"),
-    }
 }
 
 fn print_sockets(text: &mut String, asked: &str, sockets: &Sockets) {

@@ -177,7 +177,10 @@ fn open(place: &Place) -> Result<Option<(OwnedFd, u32)>, Trouble> {
             return Err(unsound("it is no directory, or reached by a link", "put a directory there"));
         }
         Err(errno) => {
-            return Err(Trouble { why: failed(errno, "opening it"), cure: "make it readable to its user" });
+            return Err(Trouble {
+                why: failed(errno, "opening it"),
+                cure: "make it readable and searchable to its user",
+            });
         }
     };
     let held = fstat(&directory).map_err(|errno| Trouble {
@@ -355,7 +358,7 @@ fn too_much(why: String) -> Trouble {
 }
 
 fn unlistable(errno: Errno) -> Trouble {
-    Trouble { why: failed(errno, "listing it"), cure: "it will be tried again at the next look" }
+    Trouble { why: failed(errno, "listing it"), cure: "make it readable and searchable to its user" }
 }
 
 fn failed(errno: Errno, what: impl Into<String>) -> Unknown {

@@ -145,6 +145,16 @@ fn meant(aside: &mut Aside, of: ProcessId, place: &BStr) -> Known<FileId> {
     let silent = || Err(Unknown::new(Reason::NotAsked, format!("what '{root}' is to the process itself")));
     match aside.ask(&[Request::Ask(question)]).pop().unwrap_or_else(silent).and_then(Reply::answer)? {
         Answer::Path(PathAnswer::Present { parent, .. } | PathAnswer::Absent { parent }) => Ok(parent.file),
-        _ => Err(Unknown::new(Reason::Vanished, format!("'{root}', as the process itself sees it"))),
+        Answer::Path(PathAnswer::ParentAbsent { .. })
+        | Answer::Facts(_)
+        | Answer::Channel(_)
+        | Answer::Holders(_)
+        | Answer::Sockets(_)
+        | Answer::Owner(_)
+        | Answer::Activity(_)
+        | Answer::Terminals(_)
+        | Answer::Registered(_) => {
+            Err(Unknown::new(Reason::Vanished, format!("'{root}', as the process itself sees it")))
+        }
     }
 }

@@ -273,11 +273,10 @@ fn is(stat: &Stat, kind: FileType) -> bool {
 }
 
 /// Returns when names were last put into a directory or taken away.
-fn changed(directory: &OwnedFd) -> Option<(i64, i64)> {
+fn changed(directory: &OwnedFd) -> Option<(i128, i128)> {
     let stat = rustix::fs::fstat(directory).ok()?;
-    // Widths and signs differ between platforms.
-    #[allow(clippy::useless_conversion, clippy::unnecessary_cast, reason = "not on every platform")]
-    Some((i64::from(stat.st_mtime), i64::try_from(stat.st_mtime_nsec).ok()?))
+    // Widths and signs differ between platforms; all of them fit.
+    Some((i128::from(stat.st_mtime), i128::from(stat.st_mtime_nsec)))
 }
 
 /// Returns the names in a directory, one more than `most` at most.

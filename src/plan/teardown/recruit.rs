@@ -158,6 +158,6 @@ impl Walk<'_> {
 fn adoption(look: &Look, row: &Row) -> Parentage {
     match parentage(&look.snapshot.table, &look.reapers, row) {
         Parentage::Living(parent) if super::is_watcher(look, parent) => Parentage::Adopted(parent),
-        other => other,
+        before @ (Parentage::Living(_) | Parentage::Adopted(_) | Parentage::None) => before,
     }
 }

@@ -30,7 +30,8 @@ fn own_faults_have_the_codes_of_env() {
     let field = Field::new();
     fs::write(field.path("plain"), "text").unwrap();
     let plain = field.path("plain").display().to_string();
-    for (program, code) in [("/nonexistent/x", 127), ("nowhere-to-be-found", 127), (&plain, 126), ("/", 126)] {
+    for (program, code) in [("/nonexistent/x", 127), ("nowhere-to-be-found", 127), (&plain, 126), ("/", 126)]
+    {
         let mut words = field.prefix(&[]);
         words.push(program.to_owned());
         let done = piped(&mut field.command(&words)).output().unwrap();
@@ -48,7 +49,9 @@ fn own_faults_have_the_codes_of_env() {
 #[test]
 fn each_signal_comes_once() {
     let field = Field::new();
-    for signal in [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT, Signal::USR1, Signal::USR2, Signal::WINCH] {
+    for signal in
+        [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT, Signal::USR1, Signal::USR2, Signal::WINCH]
+    {
         let number = signal.as_raw();
         let line = format!(
             "trap 'echo got >>got{number}; exit 42' {number}; echo ready >ready{number}; while :; do sleep 0.05; done"
@@ -103,7 +106,8 @@ fn a_big_stream_passes_byte_for_byte_and_through_no_hand_of_ours() {
     let mut words = field.prefix(&[]);
     words.push("cat".to_owned());
     let mut run = Held::start(piped(&mut field.command(&words)));
-    let sent: Vec<u8> = (0..16_000_000_u32).flat_map(|number| number.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
+    let sent: Vec<u8> =
+        (0..16_000_000_u32).flat_map(|number| number.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
     let mut stdin = run.0.stdin.take().unwrap();
     let mut stdout = run.0.stdout.take().unwrap();
     let copy = sent.clone();
@@ -138,7 +142,8 @@ fn the_ends_of_streams_come_with_the_commands_end() {
 #[test]
 fn other_descriptors_are_the_commands_alone() {
     let field = Field::new();
-    let line = "($REAPD bash -c 'exec 3>&-; echo $$ >pid; exec sleep 600' 3>&1 >/dev/null) | (cat; echo eof >eof)";
+    let line =
+        "($REAPD bash -c 'exec 3>&-; echo $$ >pid; exec sleep 600' 3>&1 >/dev/null) | (cat; echo eof >eof)";
     let _run = Held::start(&mut field.shell(line));
     let command = field.planted.pid_in(&field.path("pid"));
     field.wait_for_file("eof", "eof");
@@ -170,7 +175,8 @@ fn without_a_lease_directory_the_command_runs() {
 fn with_a_broken_configuration_the_command_runs_and_nothing_is_ended() {
     let field = Field::new();
     fs::write(field.config(), "nonsense = [").unwrap();
-    let done = piped(&mut field.run(&[], "sleep 600 >/dev/null 2>&1 & echo $! >left; exit 4")).output().unwrap();
+    let done =
+        piped(&mut field.run(&[], "sleep 600 >/dev/null 2>&1 & echo $! >left; exit 4")).output().unwrap();
     assert_eq!(done.status.code(), Some(4));
     assert!(done.stderr.is_empty(), "{}", String::from_utf8_lossy(&done.stderr));
     let left = field.planted.pid_in(&field.path("left"));
@@ -186,7 +192,8 @@ fn a_full_disk_stops_nobody() {
     let line = "mount -t tmpfs -o size=4k,mode=700 none leases && { head -c 100000 /dev/zero >leases/fill; \
                 $REAPD sh -c 'echo here; exit 3'; }";
     let mut command = field.shell(&format!("unshare -m --propagation private bash -c \"$LINE\""));
-    let done = command.env("LINE", line.replace("$REAPD", &field.shell_prefix(&[]))).stdout(Stdio::piped()).output();
+    let done =
+        command.env("LINE", line.replace("$REAPD", &field.shell_prefix(&[]))).stdout(Stdio::piped()).output();
     let done = done.unwrap();
     assert_eq!((done.status.code(), &done.stdout[..]), (Some(3), &b"here\n"[..]));
 }
@@ -225,7 +232,9 @@ fn an_errand_is_no_holder_any_more_f5() {
         field.path("leases").display(),
         field.shell_prefix(&[])
     ));
-    wait_for("the lease to name its command", || field.leases().iter().any(|lease| lease.contains("\"command\":{")));
+    wait_for("the lease to name its command", || {
+        field.leases().iter().any(|lease| lease.contains("\"command\":{"))
+    });
     assert!(!field.leases()[0].contains("\"holder\":{\"pid\":1,"), "{:?}", field.leases());
     fs::write(field.path("seen"), "").unwrap();
     wait_for("the lease to be disowned", || field.leases()[0].contains("\"holder\":{\"pid\":1,"));

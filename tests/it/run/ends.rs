@@ -31,7 +31,11 @@ fn a_killed_client_takes_the_tree_with_it() {
     client.ends();
     let begun = Instant::now();
     field.wait_until_gone(&[]);
-    assert!(begun.elapsed() > Duration::from_secs(4), "the far ends may be handed over: {:?}", begun.elapsed());
+    assert!(
+        begun.elapsed() > Duration::from_secs(4),
+        "the far ends may be handed over: {:?}",
+        begun.elapsed()
+    );
     assert!(field.journal().contains("\"closure\":\"gone\""), "{}", field.journal());
     wait_for("the lease to be gone", || field.leases().is_empty());
 }
@@ -117,10 +121,9 @@ fn idle_ends_only_what_moves_nothing() {
 fn a_listener_is_not_ended_for_a_lost_channel_f3() {
     let field = Field::new();
     let shape = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/shapes/listening-daemon.py");
-    let mut run = Held::start(piped(&mut field.run(
-        &["-v"],
-        &format!("exec \"$PYTHON\" {} daemon sock", shape.display()),
-    )));
+    let mut run = Held::start(piped(
+        &mut field.run(&["-v"], &format!("exec \"$PYTHON\" {} daemon sock", shape.display())),
+    ));
     let daemon = field.planted.pid_in(&field.path("daemon"));
     drop((run.0.stdin.take(), run.0.stdout.take()));
     let mut said = String::new();
@@ -151,7 +154,9 @@ fn a_killed_watcher_lets_the_command_serve_on_and_a_sweep_finishes() {
     let field = Field::new();
     let mut run = Held::start(piped(&mut field.run(&[], "echo $$ >pid; cat; sleep 600")));
     let command = field.planted.pid_in(&field.path("pid"));
-    wait_for("the lease to name its command", || field.leases().iter().any(|lease| lease.contains("\"command\":{")));
+    wait_for("the lease to name its command", || {
+        field.leases().iter().any(|lease| lease.contains("\"command\":{"))
+    });
     run.send(Signal::KILL);
     run.ends();
     // The client is still there.

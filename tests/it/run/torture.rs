@@ -73,13 +73,22 @@ fn round(dice: &mut Dice) {
             !left || sweeps > 4
         });
         let left = field.alive();
-        assert_eq!(left, but, "{victim:?} after {delay:?}, {sweeps} sweeps: {:?}\n{}", field.leases(), field.journal());
+        assert_eq!(
+            left,
+            but,
+            "{victim:?} after {delay:?}, {sweeps} sweeps: {:?}\n{}",
+            field.leases(),
+            field.journal()
+        );
     } else {
         wait_for(&format!("nothing to be left ({victim:?} after {delay:?})"), || {
             field.alive().iter().all(|pid| but.contains(pid))
         });
     }
-    assert!(outside.0.try_wait().unwrap().is_none(), "{victim:?} after {delay:?}: somebody outside was touched");
+    assert!(
+        outside.0.try_wait().unwrap().is_none(),
+        "{victim:?} after {delay:?}: somebody outside was touched"
+    );
 }
 
 /// Kills one of ours, where it is still there.
