@@ -453,13 +453,19 @@ fn who_ignores_a_hangup_though_its_watcher_does_not_is_to_live_on_f4() {
         scene.facts(ROOT, move |facts| facts.hangup = hangup)
     };
     check(&left(Ok(Hangup::Default)), &Says::Yes("was released"));
-    check(&left(Ok(Hangup::Ignored)).facts(45, |facts| facts.hangup = Ok(Hangup::Caught)), &Says::No("nohup"));
+    check(
+        &left(Ok(Hangup::Ignored)).facts(45, |facts| facts.hangup = Ok(Hangup::Caught)),
+        &Says::No("nohup"),
+    );
     let all = left(Ok(Hangup::Ignored)).facts(45, |facts| facts.hangup = Ok(Hangup::Ignored));
     check(&all, &Says::Yes("was released"));
     check(&left(Ok(Hangup::Ignored)).dead(45), &Says::No("nohup"));
     let unread = || Err(Unknown::new(Reason::Denied, "its signals"));
     check(&left(unread()), &Says::Unknown("its signals"));
-    check(&left(Ok(Hangup::Ignored)).facts(45, move |facts| facts.hangup = unread()), &Says::Unknown("its signals"));
+    check(
+        &left(Ok(Hangup::Ignored)).facts(45, move |facts| facts.hangup = unread()),
+        &Says::Unknown("its signals"),
+    );
     // The command itself is what the lease is for, however it takes a hangup.
     let command = orphan(|lease| {
         run(RunChannel::None, Leftovers::Reap)(lease);
