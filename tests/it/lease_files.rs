@@ -47,7 +47,6 @@ impl Desk {
             env_names: BTreeSet::new(),
             aside: PathBuf::from(env!("CARGO_BIN_EXE_reapd")),
             home: None,
-            registries: Vec::new(),
             leases,
             registries: Vec::new(),
         });

@@ -125,7 +125,7 @@ impl Named<'_> {
 
     fn cure(self) -> String {
         match self {
-            Named::Lease(lease) => format!("; if it is over: reapd lease release {}", lease.id),
+            Named::Lease(lease) => format!(" (if it is over: reapd lease release {})", lease.id),
             Named::Registry(name) => format!(", as registry '{name}' names it"),
         }
     }

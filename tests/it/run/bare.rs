@@ -191,7 +191,7 @@ fn a_full_disk_stops_nobody() {
     let field = Field::new();
     let line = "mount -t tmpfs -o size=4k,mode=700 none leases && { head -c 100000 /dev/zero >leases/fill; \
                 $REAPD sh -c 'echo here; exit 3'; }";
-    let mut command = field.shell(&format!("unshare -m --propagation private bash -c \"$LINE\""));
+    let mut command = field.shell("unshare -m --propagation private bash -c \"$LINE\"");
     let done =
         command.env("LINE", line.replace("$REAPD", &field.shell_prefix(&[]))).stdout(Stdio::piped()).output();
     let done = done.unwrap();
