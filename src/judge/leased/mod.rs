@@ -4,6 +4,7 @@
 //! covers, and only where every such lease is over. To keep, the wide one: who carries the cookie of a lease that
 //! holds, or whose file cannot be read, is somebody's, whatever its parent is.
 
+mod channel;
 mod covering;
 mod recorded;
 mod state;
@@ -16,17 +17,17 @@ use bstr::{BStr, BString, ByteSlice as _};
 
 use crate::config::policy::{Capture, Confirm, Policy};
 use crate::model::evidence::Cause;
-use crate::model::facts::Facts;
+use crate::model::facts::{Facts, Hangup};
 use crate::model::id::{Pid, ProcessId};
 use crate::model::known::{Known, Reason, Unknown};
-use crate::model::lease::{COOKIE, FaultyLease, Lease, RunChannel};
+use crate::model::lease::{COOKIE, FaultyLease, Lease, Run, RunChannel};
 use crate::model::look::Look;
 use crate::model::question::Question;
 use crate::model::table::Row;
 use crate::model::verdict::{Claim, Leased, TreeLease, Verdict, Verdicts};
 
 use super::Ledger;
-use super::case::Case;
+use super::case::{Case, known};
 use super::rule::{Blank, Finding, Found, Holds, Settings};
 use super::rules::stdin_abandoned;
 
@@ -248,6 +249,11 @@ fn settle<'a>(case: &Case<'a>, mine: Mine<'a>) -> Found<Vec<(Option<&'a Lease>, 
 
 /// Returns the state of a lease for one root: one of `reapd run` on channels goes with them.
 fn of_root(case: &Case<'_>, lease: &Lease) -> Found<State> {
+    if let Some(run) = &lease.run
+        && is_to_live_on(case, run)?
+    {
+        return Ok(State::held("it ignores SIGHUP though its reapd run did not: it is to live on (nohup)"));
+    }
     let state = state(lease, case.look, case.memory, &case.config.confirm);
     let (State::Held { .. }, Some(run)) = (&state, &lease.run) else { return Ok(state) };
     let ended = run.command.is_some_and(|command| !is_living(case.look, command));
@@ -255,11 +261,23 @@ fn of_root(case: &Case<'_>, lease: &Lease) -> Found<State> {
     if run.channel != RunChannel::Stdio || watched || ended {
         return Ok(state);
     }
+    if is_living(case.look, run.watcher) {
+        return channel::of_watcher(case, run.watcher);
+    }
     let channel = (stdin_abandoned::RULE.weigh)(case, Settings(&BTreeMap::new()))?;
     Ok(match channel.holds {
         Holds::Yes => State::over(format!("its reapd run is gone, and {}", channel.why)),
         Holds::No => State::held(format!("its reapd run is gone, but {}", channel.why)),
     })
+}
+
+/// Says whether a process was left behind on purpose: nohup(1) has it ignore SIGHUP. Where the whole `reapd run` was
+/// started so, that says nothing of its children; of a watcher that is gone nobody knows.
+fn is_to_live_on(case: &Case<'_>, run: &Run) -> Found<bool> {
+    if run.command == Some(case.root.id) || *known(&case.facts(case.root.id)?.hangup)? != Hangup::Ignored {
+        return Ok(false);
+    }
+    Ok(!is_living(case.look, run.watcher) || *known(&case.facts(run.watcher)?.hangup)? != Hangup::Ignored)
 }
 
 /// Returns who keeps what a lease covers alive: its living holder and its living watcher. Where it is not known who

@@ -362,6 +362,7 @@ mod tests {
 
     const LISTED: Known<Registered> = Ok(Registered::Listed { holder: None });
 
+    #[expect(clippy::unnecessary_wraps, reason = "it is compared with what is known")]
     fn others(others: u64) -> Known<Registered> {
         Ok(Registered::NotListed { others })
     }

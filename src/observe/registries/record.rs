@@ -164,6 +164,7 @@ mod tests {
         record(Form::Toml, text.as_bytes(), &reading())
     }
 
+    #[expect(clippy::unnecessary_wraps, reason = "it is compared with what a record may have")]
     fn held(pid: i32, start: Option<u64>, boot: Option<&str>) -> Option<Holder> {
         Some(Holder {
             pid: Pid::new(pid).unwrap(),

@@ -91,7 +91,12 @@ fn ignored_signals_stay_ignored_for_the_command() {
     for trap in ["", "trap '' PIPE;", "trap '' HUP INT;", "trap '' CHLD;"] {
         let bare = field.shell(&format!("{trap} {show}")).stdout(Stdio::piped()).output().unwrap();
         let ours = field.shell(&format!("{trap} $REAPD {show}")).stdout(Stdio::piped()).output().unwrap();
-        assert_eq!(String::from_utf8_lossy(&ours.stdout), String::from_utf8_lossy(&bare.stdout), "{trap}");
+        // Those above 31 are the C library's own; its posix_spawn(3) ignores them.
+        let mask = |said: &[u8]| {
+            let text = String::from_utf8_lossy(said).replace("SigIgn:", "");
+            u64::from_str_radix(text.trim(), 16).unwrap() & 0x7fff_ffff
+        };
+        assert_eq!(mask(&ours.stdout), mask(&bare.stdout), "{trap}");
     }
 }
 
@@ -186,7 +191,7 @@ fn a_full_disk_stops_nobody() {
     let field = Field::new();
     let line = "mount -t tmpfs -o size=4k,mode=700 none leases && { head -c 100000 /dev/zero >leases/fill; \
                 $REAPD sh -c 'echo here; exit 3'; }";
-    let mut command = field.shell(&format!("unshare -m --propagation private bash -c \"$LINE\""));
+    let mut command = field.shell("unshare -m --propagation private bash -c \"$LINE\"");
     let done =
         command.env("LINE", line.replace("$REAPD", &field.shell_prefix(&[]))).stdout(Stdio::piped()).output();
     let done = done.unwrap();
