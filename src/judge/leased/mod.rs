@@ -4,6 +4,7 @@
 //! covers, and only where every such lease is over. To keep, the wide one: who carries the cookie of a lease that
 //! holds, or whose file cannot be read, is somebody's, whatever its parent is.
 
+mod channel;
 mod covering;
 mod recorded;
 mod state;
@@ -259,6 +260,9 @@ fn of_root(case: &Case<'_>, lease: &Lease) -> Found<State> {
     let watched = is_living(case.look, run.watcher) && !is_below(case.look, run.watcher);
     if run.channel != RunChannel::Stdio || watched || ended {
         return Ok(state);
+    }
+    if is_living(case.look, run.watcher) {
+        return channel::of_watcher(case, run.watcher);
     }
     let channel = (stdin_abandoned::RULE.weigh)(case, Settings(&BTreeMap::new()))?;
     Ok(match channel.holds {

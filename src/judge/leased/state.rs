@@ -271,8 +271,8 @@ fn lapse(lease: &Lease, ttl: Duration, look: &Look, memory: &Ledger) -> State {
     }
 }
 
-/// Returns the state of a lease of `reapd run`. While its watcher lives only what that starts may end the tree: the
-/// watcher knows more than any look, and a second reaper beside it would cut its grace short.
+/// Returns the state of a lease of `reapd run`. Until it is released, only what its living watcher starts may end the
+/// tree: the watcher knows more than any look. Once it is, one reaper at a time has the lease's turn.
 fn running(
     lease: &Lease,
     run: &Run,
@@ -280,6 +280,11 @@ fn running(
     life: Option<Known<Life>>,
     look: &Look,
 ) -> State {
+    if is_living(look, run.watcher)
+        && let Some(why) = released
+    {
+        return State::over(why);
+    }
     if is_living(look, run.watcher) && !is_below(look, run.watcher) {
         return State::held(format!("its reapd run {} watches over it", run.watcher));
     }

@@ -424,19 +424,44 @@ fn run(channel: RunChannel, leftovers: Leftovers) -> impl FnOnce(&mut Lease) {
 
 #[test]
 fn a_living_watcher_ends_its_tree_itself() {
-    let watched = orphan(|lease| {
-        run(RunChannel::None, Leftovers::Reap)(lease);
-        released(lease);
-    });
+    // Its holder is gone, which would be enough without the watcher.
+    let watched = orphan(run(RunChannel::None, Leftovers::Reap));
     let watched = watched.process(45, 1).row(ROOT, |row| row.ppid = 45);
     check(&watched, &Says::No("its reapd run 45 watches over it"));
     // What the watcher itself started is its own hand.
-    let finish = watched.clone().process(98, 45).own(98);
-    check(&finish, &Says::Yes("was released"));
-    let finish = finish.row(98, |row| row.id.start = Start(1));
-    check(&finish, &Says::Yes("was released"));
-    check(&watched.clone().dead(45), &Says::Yes("was released"));
-    check(&watched.row(45, |row| row.id.start = Start(1)), &Says::Yes("was released"));
+    check(&watched.clone().process(98, 45).own(98), &Says::Yes("is gone"));
+    check(&watched.clone().dead(45), &Says::Yes("is gone"));
+    check(&watched.row(45, |row| row.id.start = Start(1)), &Says::Yes("is gone"));
+    // Released it is over for everybody: one reaper at a time has its turn.
+    let released = orphan(|lease| {
+        run(RunChannel::None, Leftovers::Reap)(lease);
+        released(lease);
+    });
+    check(&released.process(45, 1).row(ROOT, |row| row.ppid = 45), &Says::Yes("was released"));
+}
+
+#[test]
+fn a_living_watchers_own_streams_say_whether_anybody_can_speak_to_its_command() {
+    let on = |read, write| {
+        let scene = orphan(run(RunChannel::Stdio, Leftovers::Reap)).process(45, 1).process(98, 45).own(98);
+        let scene = scene.row(ROOT, |row| row.ppid = 45).fd(ROOT, 0, plain(ChannelKind::Null));
+        scene.fd(45, 0, pipe(read)).fd(45, 1, pipe(write))
+    };
+    let gone = on(FarEnd::Gone, FarEnd::Gone);
+    check(&gone, &Says::Yes("nobody holds the other ends"));
+    check(&on(FarEnd::Held, FarEnd::Gone), &Says::No("holds the other end of stdin"));
+    check(&on(FarEnd::Gone, FarEnd::Held), &Says::No("holds the other end of stdout"));
+    let unread = crate::model::question::Channel { unread: Ok(1), ..pipe(FarEnd::Gone) };
+    check(&gone.clone().fd(45, 0, unread), &Says::No("something to read"));
+    check(&gone.clone().fd(45, 1, plain(ChannelKind::File)), &Says::No("is no channel"));
+    check(&gone.clone().row(ROOT, |row| row.tty = 34_816), &Says::No("has a terminal"));
+    let listens = gone.clone().sockets(ROOT, vec![listener(Family::Tcp, "127.0.0.1:80")], vec![]);
+    check(&listens, &Says::No("can be reached"));
+    let hidden = crate::model::question::Channel {
+        far: Err(Unknown::new(Reason::Denied, "who holds it")),
+        ..pipe(FarEnd::Gone)
+    };
+    check(&gone.fd(45, 0, hidden), &Says::Unknown("who holds it"));
 }
 
 #[test]

@@ -1,0 +1,46 @@
+//! Whether anybody can still speak to a command of `reapd run`, by the streams that its watcher holds as well.
+//!
+//! Servers move their protocol off fd 0 and 1, so that what they print by accident does not go into it (the Python
+//! package `mcp` 2 does). The watcher inherited the same two streams and does nothing with them.
+
+use crate::judge::case::{Case, known};
+use crate::judge::rule::Found;
+use crate::model::escape::escape;
+use crate::model::id::ProcessId;
+use crate::model::question::{ChannelKind, FarEnd};
+
+use super::State;
+
+/// Weighs the watcher's streams: the far ends of both are gone, nothing is unread, nobody of the tree has a terminal
+/// or can be reached in another way.
+pub(super) fn of_watcher(case: &Case<'_>, watcher: ProcessId) -> Found<State> {
+    for (fd, name) in [(0, "stdin"), (1, "stdout")] {
+        let channel = case.channel_of(watcher, fd)?;
+        match channel.kind {
+            ChannelKind::Pipe { .. } | ChannelKind::Stream { .. } => {}
+            ChannelKind::NamedFifo
+            | ChannelKind::Terminal(_)
+            | ChannelKind::Null
+            | ChannelKind::File
+            | ChannelKind::Listener
+            | ChannelKind::Unconnected
+            | ChannelKind::Closed
+            | ChannelKind::Other(_) => {
+                return Ok(State::held(format!("the {name} of its reapd run {watcher} is no channel")));
+            }
+        }
+        if *known(&channel.far)? == FarEnd::Held {
+            return Ok(State::held(format!("somebody holds the other end of {name}")));
+        }
+        if fd == 0 && *known(&channel.unread)? > 0 {
+            return Ok(State::held("there is still something to read on stdin"));
+        }
+    }
+    if let Some(member) = case.terminal() {
+        return Ok(State::held(format!("process {member} has a terminal")));
+    }
+    if let Some((member, listener)) = case.listeners()?.first() {
+        return Ok(State::held(format!("process {member} can be reached at {}", escape(&listener.name))));
+    }
+    Ok(State::over("nobody holds the other ends of the stdin and stdout that it was started with"))
+}
