@@ -14,8 +14,8 @@ use super::channel::{Channel, Streams};
 use super::family::Idle;
 use super::record::{NoRecord, Record};
 use super::signals::{Sender, Signals};
-use super::words::{Order, Talk};
 use super::tell;
+use super::words::{Order, Talk};
 use crate::app::trouble::chain;
 use crate::model::id::ProcessId;
 
