@@ -39,8 +39,13 @@ impl Desk {
 
     /// Starts with no directory at all.
     fn without() -> Desk {
+        Desk::below("leases")
+    }
+
+    /// Starts with no directory at all, and looks for it there.
+    fn below(path: &str) -> Desk {
         let base = tempfile::tempdir().unwrap();
-        let leases = vec![LeaseDirectory { path: base.path().join("leases"), owner: own() }];
+        let leases = vec![LeaseDirectory { path: base.path().join(path), owner: own() }];
         let observer = Observer::open(Setup {
             scope: Scope::User,
             probe_timeout: Duration::from_secs(5),
@@ -236,6 +241,24 @@ fn a_strangers_file_or_directory_does_not_count_f13() {
     assert_whole(&mut desk, "somebody else could change");
     chown(desk.base.path(), Some(0), None).unwrap();
     assert_eq!(ids(&desk.look()), ["gw"]);
+}
+
+#[test]
+fn a_link_on_the_way_that_a_stranger_may_point_elsewhere_does_not_count() {
+    use std::os::unix::fs::lchown;
+    if !is_root() {
+        return;
+    }
+    // As in `/tmp`: whoever came first made the directory above ours a link, to another directory of ours.
+    let mut desk = Desk::below("way/leases");
+    let link = desk.base.path().join("way");
+    symlink(desk.base.path(), &link).unwrap();
+    fs::create_dir(desk.directory()).unwrap();
+    desk.allow("", 0o700);
+    desk.write("gw.json", &sound("gw"));
+    assert_eq!(ids(&desk.look()), ["gw"], "the twin where the link is ours");
+    lchown(&link, Some(STRANGER), None).unwrap();
+    assert_whole(&mut desk, "somebody else could change");
 }
 
 /// Looks, and says that nothing is known of the whole directory.
