@@ -155,6 +155,10 @@ fn start(order: &Order) -> ExitCode {
     };
     drop(command);
     inherited::close(foreign);
+    if users.streams != Streams::Channel {
+        // Nothing is told from them, and whoever has the far ends is to see the command alone.
+        watch::let_go_of_streams();
+    }
     let Some(pid) = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw) else {
         return ExitCode::from(end::OWN_FAULT);
     };

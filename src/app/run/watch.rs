@@ -431,7 +431,8 @@ fn wait_on(signals: &Signals, span: Duration) {
     let _ = poll(&mut [PollFd::from_borrowed_fd(signals.ready(), PollFlags::IN)], Some(&time));
 }
 
-fn let_go_of_streams() {
+/// Lets go of stdin and stdout, so that their far ends see the command alone.
+pub(super) fn let_go_of_streams() {
     let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC;
     if let Ok(null) = rustix::fs::open("/dev/null", flags, rustix::fs::Mode::empty()) {
         let _ = rustix::stdio::dup2_stdin(&null);

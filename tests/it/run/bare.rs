@@ -180,6 +180,16 @@ fn other_descriptors_are_the_commands_alone() {
 }
 
 #[test]
+fn a_command_that_closes_its_output_and_lives_on_is_seen_to() {
+    let field = Field::new();
+    let line = "$REAPD bash -c 'exec >&-; echo $$ >pid; exec sleep 600' </dev/null | (cat; echo eof >eof)";
+    let _run = Held::start(&mut field.shell(line));
+    let command = field.planted.pid_in(&field.path("pid"));
+    field.wait_for_file("eof", "eof");
+    assert!(field.planted.is_alive(command));
+}
+
+#[test]
 fn without_a_lease_directory_the_command_runs() {
     let field = Field::new();
     let leases = field.path("leases");
