@@ -3,6 +3,7 @@
 //! Nothing here reads a configuration, asks clap, starts a thread or copies a byte of the command's streams. Whatever
 //! goes wrong with the lease, the command runs (fail-open). Only `reapd finish` ends anything, as a child of ours.
 
+mod aftermath;
 mod caller;
 mod channel;
 mod container;

@@ -371,3 +371,28 @@ fn failed(errno: Errno, what: impl Into<String>) -> Unknown {
     };
     Unknown::new(reason, what)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_file_that_changed_just_now_is_read_again_at_the_next_look() {
+        let base = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(base.path(), std::fs::Permissions::from_mode(0o700)).unwrap();
+        let file = base.path().join("gw.json");
+        std::fs::write(&file, r#"{"v":1,"id":"gw","ttl":5}"#).unwrap();
+        let owner = Uid(rustix::process::geteuid().as_raw());
+        let place = Place { path: base.path().as_os_str().as_bytes().into(), owner };
+        let mut directories = Directories::default();
+        let found = directories.at(&place);
+        assert_eq!((found.list.len(), found.faulty), (1, Vec::new()));
+        assert!(directories.read.is_empty(), "within one tick a change leaves no trace");
+        let mut stamp = Stamp::of(&stat(&file).unwrap());
+        assert!(!stamp.is_settled());
+        stamp.changed.0 -= SETTLED + 2;
+        assert!(stamp.is_settled());
+    }
+}
