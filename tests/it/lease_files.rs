@@ -351,7 +351,7 @@ fn many_faulty_files_make_few_gaps() {
 fn renewal_release_and_replacement_are_seen_at_the_next_look() {
     let mut desk = Desk::new();
     let path = desk.write("gw.json", &sound("gw"));
-    let old = std::time::SystemTime::now() - Duration::from_secs(3_600);
+    let old = std::time::SystemTime::now() - Duration::from_hours(1);
     let age = |path: &Path| File::options().write(true).open(path).unwrap().set_modified(old).unwrap();
     age(&path);
     let first = desk.look();
@@ -471,5 +471,5 @@ fn a_saved_look_carries_leases_without_their_names() {
     let leases = &look.snapshot.leases;
     assert_eq!((leases.list.len(), leases.faulty.len()), (1, 1));
     let id = look.snapshot.table.at(carrier.pid()).unwrap().id;
-    assert_eq!(leases.cookies.get(&id).unwrap().as_ref().ok(), leases.list[0].covers.env.as_ref());
+    assert_eq!(leases.cookies[&id].as_ref().ok(), leases.list[0].covers.env.as_ref());
 }

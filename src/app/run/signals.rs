@@ -160,11 +160,10 @@ fn unblock() -> Option<libc::sigset_t> {
     // SAFETY: all zeroes is a valid `sigset_t`.
     let mut none: libc::sigset_t = unsafe { std::mem::zeroed() };
     let mut before = none;
-    // SAFETY: both sets live until the calls are over, and no other thread is there.
-    let done = unsafe {
-        libc::sigemptyset(&raw mut none);
-        libc::sigprocmask(libc::SIG_SETMASK, &raw const none, &raw mut before)
-    };
+    // SAFETY: the set lives until the call is over.
+    unsafe { libc::sigemptyset(&raw mut none) };
+    // SAFETY: both sets live until the call is over, and there is no other thread.
+    let done = unsafe { libc::sigprocmask(libc::SIG_SETMASK, &raw const none, &raw mut before) };
     // SAFETY: it only reads the set. Numbers that are no signals are not in it.
     let is_blocked = |signal| unsafe { libc::sigismember(&raw const before, signal) } == 1;
     (done == 0 && (1..=LAST).any(is_blocked)).then_some(before)
