@@ -84,7 +84,7 @@ impl<'a> Gates<'a> {
         }
     }
 
-    /// Keeps out whom another lease than the tree's own names: its cookie, or itself. A lease whose holder and watcher
+    /// Keeps out whom another lease than the tree's own names, or may name: its cookie, or itself. A lease whose holder and watcher
     /// all go with the tree owns nothing outside of it. One that comes by the tree's cookie must carry it still.
     pub(super) fn pass_leases(
         &self,
@@ -102,6 +102,13 @@ impl<'a> Gates<'a> {
             })
         {
             return Err("it does not carry the cookie of the tree's lease any more".to_owned());
+        }
+        // Its lease may stand in a directory or a file that could not be read.
+        if let Some(cookie) = cookie
+            && let Some(faulty) =
+                self.ground.look.snapshot.leases.unread(cookie.as_bstr(), facts.uid.as_ref().ok().copied())
+        {
+            return Err(format!("whether its lease holds cannot be told: {}", faulty.why));
         }
         for claim in &self.ground.verdicts.leased.claims {
             let is_theirs = match (claim.owner, &facts.uid) {

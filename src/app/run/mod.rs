@@ -126,7 +126,7 @@ fn start(order: &Order) -> ExitCode {
     let (record, words) = write(order, record);
     let mut command = command(order, &words, record.as_ref());
     if order.way == Way::Exec {
-        inherited::restore(&mut command, inherited::pipe());
+        inherited::restore(&mut command, inherited::pipe(), None);
         let error = command.exec();
         return unstarted(order, record.as_ref(), &error);
     }
@@ -135,10 +135,11 @@ fn start(order: &Order) -> ExitCode {
         Err(error) => {
             // Without signals nothing can be watched; the command runs all the same.
             tell(order, || format!("cannot watch ({error}): the command runs alone"));
+            inherited::restore(&mut command, inherited::pipe(), None);
             return unstarted(order, record.as_ref(), &command.exec());
         }
     };
-    inherited::restore(&mut command, signals.ignored.clone());
+    inherited::restore(&mut command, signals.ignored.clone(), signals.blocked);
     #[cfg(target_os = "linux")]
     {
         // A kernel that refuses leaves us with the direct children; the lease covers the others.
@@ -155,6 +156,10 @@ fn start(order: &Order) -> ExitCode {
     };
     drop(command);
     inherited::close(foreign);
+    if users.streams != Streams::Channel {
+        // Nothing is told from them, and whoever has the far ends is to see the command alone.
+        watch::let_go_of_streams();
+    }
     let Some(pid) = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw) else {
         return ExitCode::from(end::OWN_FAULT);
     };

@@ -275,8 +275,9 @@ impl<'a> Watch<'a> {
             record.release(reason)?;
         }
         let mut finish = std::process::Command::new(program()?);
-        // First, so that whoever looks knows it for what it is.
+        // First, since that is what tells it from what the command started, for whoever else looks.
         finish.arg("finish").arg(record.id().as_str());
+        // First, so that whoever looks knows it for what it is.
         let place = &self.order.place;
         if let Some(path) = &place.config {
             finish.arg("--config").arg(path);
@@ -315,6 +316,7 @@ pub(super) fn wait_on(signals: &Signals, span: Duration) {
     let _ = poll(&mut [PollFd::from_borrowed_fd(signals.ready(), PollFlags::IN)], Some(&time));
 }
 
+/// Lets go of stdin and stdout, so that their far ends see the command alone.
 pub(super) fn let_go_of_streams() {
     let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC;
     if let Ok(null) = rustix::fs::open("/dev/null", flags, rustix::fs::Mode::empty()) {
