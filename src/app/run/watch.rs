@@ -277,7 +277,6 @@ impl<'a> Watch<'a> {
         let mut finish = std::process::Command::new(program()?);
         // First, since that is what tells it from what the command started, for whoever else looks.
         finish.arg("finish").arg(record.id().as_str());
-        // First, so that whoever looks knows it for what it is.
         let place = &self.order.place;
         if let Some(path) = &place.config {
             finish.arg("--config").arg(path);

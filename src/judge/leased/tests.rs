@@ -632,7 +632,8 @@ fn a_lease_that_holds_keeps_its_root_from_every_policy() {
         [],
         "a second file of the name says nothing that counts"
     );
-    let unread = Scene::orphan().cookie(ROOT, "gw-1").faulty("gw-1").in_directory_of(crate::model::id::Uid(4_000_000));
+    let unread =
+        Scene::orphan().cookie(ROOT, "gw-1").faulty("gw-1").in_directory_of(crate::model::id::Uid(4_000_000));
     assert_eq!(suspected(&unread), by(&["server"]), "another user's file says nothing of ours");
     // A carrier that the lease does not cover is somebody's all the same.
     let daemon = orphan(|_| {}).process(40, 1).sockets(ROOT, vec![listener(Family::Unix, "/x")], vec![]);

@@ -19,11 +19,7 @@ fn world() -> World {
 fn lease(id: &str) -> Lease {
     Lease {
         id: LeaseId::new(id).unwrap(),
-        file: LeaseFile {
-            owner: Uid(1000),
-            file: FileId { dev: 1, ino: 1 },
-            modified: 0,
-        },
+        file: LeaseFile { owner: Uid(1000), file: FileId { dev: 1, ino: 1 }, modified: 0 },
         bound: Bound::Holder,
         holder: None,
         covers: Covers { env: Some(id.into()), processes: Vec::new() },
