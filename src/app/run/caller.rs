@@ -4,7 +4,7 @@
 //! others, one that is gone before it could be held, one that dies within the first minute, and one that started the
 //! command with SIGHUP ignored (nohup) or in a session of its own (setsid) for it to live on.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use crate::model::id::Pid;
@@ -110,7 +110,9 @@ fn parent() -> Option<Pid> {
 
 #[cfg(target_os = "linux")]
 mod platform {
-    use super::{AsFd, BorrowedFd, Pid};
+    use std::os::fd::AsFd as _;
+
+    use super::{BorrowedFd, Pid};
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     use rustix::fd::OwnedFd;
     use rustix::process::{PidfdFlags, pidfd_open};

@@ -8,7 +8,7 @@ use crate::model::facts::{Executable, Facts, Freezer, Hangup};
 use crate::model::id::{FileId, Pid, ProcessId, Start};
 use crate::model::known::{Known, Reason, Unknown};
 use crate::model::question::{Activity, Channel, Holders, Owner, Sockets};
-use crate::model::table::State;
+use crate::model::table::{Row, State};
 
 use super::arguments::{self, parse_arguments};
 use super::channels::{self, Source};
