@@ -12,6 +12,7 @@ use rustix::process::{Pid, Signal, WaitIdOptions, WaitOptions, WaitStatus, kill_
 use super::caller::{Caller, Death, Hangup};
 use super::channel::{Channel, Streams};
 use super::family::{self, Idle, Kin};
+use super::group::Own;
 use super::record::{NoRecord, Record};
 use super::signals::{Sender, Signals};
 use super::words::{Order, Talk};
@@ -98,6 +99,8 @@ pub(super) struct Watch<'a> {
     root: Option<ProcessId>,
     hangup: Hangup,
     record: Option<Record>,
+    /// The command's own cgroup.
+    place: Option<Own>,
     asking: Asking,
 }
 
@@ -111,12 +114,26 @@ impl<'a> Watch<'a> {
         root: Option<ProcessId>,
         hangup: Hangup,
         record: Option<Record>,
+        place: Option<Own>,
     ) -> Watch<'a> {
         let idle = order.idle.zip(root).map(|(span, root)| Idle::new(span, root));
         let asking = Asking::Never;
         let channel = Channel::default();
         let ownerless = None;
-        Watch { order, command, streams, channel, caller, ownerless, idle, root, hangup, record, asking }
+        Watch {
+            order,
+            command,
+            streams,
+            channel,
+            caller,
+            ownerless,
+            idle,
+            root,
+            hangup,
+            record,
+            place,
+            asking,
+        }
     }
 
     /// Waits until the command has ended, and ends like it.
@@ -301,6 +318,10 @@ impl<'a> Watch<'a> {
         let_go_of_streams();
         let was_asked = matches!(self.asking, Asking::Running { .. });
         let settled = self.settle(signals, was_asked);
+        // Whoever is left in it keeps it, until a later run or a sweep.
+        if let Some(place) = &self.place {
+            place.remove();
+        }
         match settled {
             Settled::Clean => {
                 if let Some(record) = &self.record {
