@@ -230,6 +230,9 @@ impl Scene for Stand<'_, '_> {
         if self.by == By::Resumed {
             return Admission::Spare("taken up after a crash: recorded members only".to_owned());
         }
+        if came == Came::Group && self.look.snapshot.table.get(newborn.id).is_some() {
+            return Admission::Spare("in the tree's cgroup, and judged for its own sake".to_owned());
+        }
         let facts = self.ask(&Question::Facts(newborn.id)).and_then(|answer| {
             let Answer::Facts(facts) = answer else { return Err(misfit()) };
             Ok(*facts)

@@ -473,7 +473,7 @@ fn who_ignores_a_hangup_though_its_watcher_does_not_is_to_live_on_f4() {
         let scene = orphan(|lease| {
             let command = Some(id(46));
             let (leftovers, channel) = (Leftovers::Reap, RunChannel::None);
-            lease.run = Some(Run { watcher: id(45), command, leftovers, channel });
+            lease.run = Some(Run { watcher: id(45), command, leftovers, channel, cgroup: None });
             released(lease);
         });
         let scene = scene.process(45, 1).process(98, 45).own(98).row(ROOT, |row| row.ppid = 45);

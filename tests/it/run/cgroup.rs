@@ -130,21 +130,51 @@ fn a_chain_of_forks_is_ended_with_its_cgroup() {
     assert!(!journal.contains("\"survivors\"") && journal.contains("\"closure\":\"gone\""), "{journal}");
 }
 
-#[test]
-fn a_shared_daemon_in_the_cgroup_is_spared_and_nothing_is_killed_as_a_whole_f4() {
+/// Leaves behind who is spared, and one that is deaf to TERM: that one goes by itself.
+fn spares(who: &str) {
     let field = Field::new();
     if !is_possible(&field) {
         return;
     }
-    let line = "cp \"$(command -v sleep)\" gpg-agent; ./gpg-agent 600 >/dev/null 2>&1 & echo $! >agent; \
-                (trap '' TERM; exec sleep 600) >/dev/null 2>&1 & echo $! >left; exit 0";
-    let done = piped(&mut field.run(&[], line)).output().unwrap();
+    let line = format!(
+        "{who} >/dev/null 2>&1 & echo $! >spared; \
+         (trap '' TERM; exec sleep 600) >/dev/null 2>&1 & echo $! >left; exit 0"
+    );
+    let done = piped(&mut field.run(&[], &line)).output().unwrap();
     assert_eq!(done.status.code(), Some(0));
-    let (agent, left) =
-        (field.planted.pid_in(&field.path("agent")), field.planted.pid_in(&field.path("left")));
-    wait_for("what was left to be gone", || !field.planted.is_alive(left));
-    assert!(field.planted.is_alive(agent), "{}", field.journal());
+    let pid = |name: &str| field.planted.pid_in(&field.path(name));
+    wait_for("what was left to be gone", || !field.planted.is_alive(pid("left")));
+    assert!(field.planted.is_alive(pid("spared")), "{}", field.journal());
     assert!(!field.journal().contains("\"group-killed\""), "{}", field.journal());
+}
+
+#[test]
+fn a_shared_daemon_in_the_cgroup_is_spared_and_nothing_is_killed_as_a_whole_f4() {
+    spares("cp \"$(command -v sleep)\" gpg-agent; ./gpg-agent 600");
+}
+
+#[test]
+fn who_is_to_live_on_in_the_cgroup_is_judged_for_its_own_sake() {
+    spares("nohup sleep 601");
+}
+
+#[test]
+fn a_cgroup_with_another_inside_is_not_killed_as_a_whole() {
+    let field = Field::new();
+    if !is_possible(&field) {
+        return;
+    }
+    let line = "(trap '' TERM; exec sleep 600) >/dev/null 2>&1 & echo $! >left; cat";
+    let mut run = Held::start(piped(&mut field.run(&[], line)));
+    let left = field.planted.pid_in(&field.path("left"));
+    let directory = directory(&field);
+    fs::create_dir(directory.join("inner")).unwrap();
+    drop((run.0.stdin.take(), run.0.stdout.take()));
+    run.ends();
+    wait_for("what was left to be gone", || !field.planted.is_alive(left));
+    assert!(!field.journal().contains("\"group-killed\""), "{}", field.journal());
+    fs::remove_dir(directory.join("inner")).unwrap();
+    wait_for("the cgroup to be empty", || fs::remove_dir(&directory).is_ok());
 }
 
 #[test]
