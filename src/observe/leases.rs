@@ -120,7 +120,7 @@ impl Leasing {
                     found.extend(rows.map(|row| (row.id, lease.clone())));
                 }
                 Err(why) => {
-                    gaps.push(Gap { source: format!("the cgroup of lease {lease}"), why, cure: None })
+                    gaps.push(Gap { source: format!("the cgroup of lease {lease}"), why, cure: None });
                 }
             }
         }

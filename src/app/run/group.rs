@@ -20,7 +20,7 @@ use crate::model::lease::{COOKIE, Cgroup, LeaseId};
 const CGROUP2: i64 = 0x6367_7270;
 
 /// An empty cgroup of a run that is younger may be about to be used.
-const YOUNG: Duration = Duration::from_secs(60);
+const YOUNG: Duration = Duration::from_mins(1);
 
 /// The cgroup that was made for a command.
 #[derive(Debug)]

@@ -176,7 +176,8 @@ fn start(order: &Order) -> ExitCode {
         tell(order, || format!("the lease does not name the command ({})", chain(&error)));
     }
     let root = own.map(|row| row.id);
-    Watch::new(order, Watched { pid, group }, users.streams, users.caller, root, hangup, record, place)
+    Watch::new(order, Watched { pid, group }, users.streams, users.caller, root, hangup, record)
+        .over(place)
         .run(&signals)
 }
 

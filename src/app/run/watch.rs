@@ -114,7 +114,6 @@ impl<'a> Watch<'a> {
         root: Option<ProcessId>,
         hangup: Hangup,
         record: Option<Record>,
-        place: Option<Own>,
     ) -> Watch<'a> {
         let idle = order.idle.zip(root).map(|(span, root)| Idle::new(span, root));
         let asking = Asking::Never;
@@ -131,9 +130,15 @@ impl<'a> Watch<'a> {
             root,
             hangup,
             record,
-            place,
+            place: None,
             asking,
         }
+    }
+
+    /// Removes this cgroup at the end.
+    pub(super) fn over(mut self, place: Option<Own>) -> Watch<'a> {
+        self.place = place;
+        self
     }
 
     /// Waits until the command has ended, and ends like it.

@@ -420,7 +420,7 @@ fn facts_that_changed_since_the_scan_cover_nobody() {
 
 fn run(channel: RunChannel, leftovers: Leftovers) -> impl FnOnce(&mut Lease) {
     move |lease| {
-        lease.run = Some(Run { watcher: id(45), command: Some(id(ROOT)), leftovers, channel, cgroup: None })
+        lease.run = Some(Run { watcher: id(45), command: Some(id(ROOT)), leftovers, channel, cgroup: None });
     }
 }
 
