@@ -84,9 +84,9 @@ impl<'a> Gates<'a> {
         }
     }
 
-    /// Keeps out whom another lease than the tree's own names: its cookie, or itself. A lease whose holder and watcher
-    /// all go with the tree owns nothing outside of it. One that comes by the tree's cookie must carry it still, and by its
-    /// cgroup be in it still.
+    /// Keeps out whom another lease than the tree's own names, or may name: its cookie, or itself. A lease whose holder and watcher
+    /// all go with the tree owns nothing outside of it. One that comes by the tree's cookie must carry it still, and
+    /// by its cgroup be in it still.
     pub(super) fn pass_leases(
         &self,
         id: ProcessId,
@@ -114,6 +114,13 @@ impl<'a> Gates<'a> {
             })
         {
             return Err("it is not in the cgroup of the tree's lease any more".to_owned());
+        }
+        // Its lease may stand in a directory or a file that could not be read.
+        if let Some(cookie) = cookie
+            && let Some(faulty) =
+                self.ground.look.snapshot.leases.unread(cookie.as_bstr(), facts.uid.as_ref().ok().copied())
+        {
+            return Err(format!("whether its lease holds cannot be told: {}", faulty.why));
         }
         for claim in &self.ground.verdicts.leased.claims {
             let is_theirs = match (claim.owner, &facts.uid) {

@@ -59,6 +59,7 @@ impl Gateway {
             .env_remove("PYTHONHOME")
             .env("REAPD_LEASES", desk.leases())
             .env("REAPD_CONFIG", desk.config())
+            .env("REAPD_STATE", desk.planted.path("state"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

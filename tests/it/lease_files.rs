@@ -39,8 +39,13 @@ impl Desk {
 
     /// Starts with no directory at all.
     fn without() -> Desk {
+        Desk::below("leases")
+    }
+
+    /// Starts with no directory at all, and looks for it there.
+    fn below(path: &str) -> Desk {
         let base = tempfile::tempdir().unwrap();
-        let leases = vec![LeaseDirectory { path: base.path().join("leases"), owner: own() }];
+        let leases = vec![LeaseDirectory { path: base.path().join(path), owner: own() }];
         let observer = Observer::open(Setup {
             scope: Scope::User,
             probe_timeout: Duration::from_secs(5),
@@ -238,6 +243,24 @@ fn a_strangers_file_or_directory_does_not_count_f13() {
     assert_eq!(ids(&desk.look()), ["gw"]);
 }
 
+#[test]
+fn a_link_on_the_way_that_a_stranger_may_point_elsewhere_does_not_count() {
+    use std::os::unix::fs::lchown;
+    if !is_root() {
+        return;
+    }
+    // As in `/tmp`: whoever came first made the directory above ours a link, to another directory of ours.
+    let mut desk = Desk::below("way/leases");
+    let link = desk.base.path().join("way");
+    symlink(desk.base.path(), &link).unwrap();
+    fs::create_dir(desk.directory()).unwrap();
+    desk.allow("", 0o700);
+    desk.write("gw.json", &sound("gw"));
+    assert_eq!(ids(&desk.look()), ["gw"], "the twin where the link is ours");
+    lchown(&link, Some(STRANGER), None).unwrap();
+    assert_whole(&mut desk, "somebody else could change");
+}
+
 /// Looks, and says that nothing is known of the whole directory.
 fn assert_whole(desk: &mut Desk, says: &str) {
     let (_, what) = desk.fault("");
@@ -328,7 +351,7 @@ fn many_faulty_files_make_few_gaps() {
 fn renewal_release_and_replacement_are_seen_at_the_next_look() {
     let mut desk = Desk::new();
     let path = desk.write("gw.json", &sound("gw"));
-    let old = std::time::SystemTime::now() - Duration::from_secs(3_600);
+    let old = std::time::SystemTime::now() - Duration::from_hours(1);
     let age = |path: &Path| File::options().write(true).open(path).unwrap().set_modified(old).unwrap();
     age(&path);
     let first = desk.look();
@@ -448,5 +471,5 @@ fn a_saved_look_carries_leases_without_their_names() {
     let leases = &look.snapshot.leases;
     assert_eq!((leases.list.len(), leases.faulty.len()), (1, 1));
     let id = look.snapshot.table.at(carrier.pid()).unwrap().id;
-    assert_eq!(leases.cookies.get(&id).unwrap().as_ref().ok(), leases.list[0].covers.env.as_ref());
+    assert_eq!(leases.cookies[&id].as_ref().ok(), leases.list[0].covers.env.as_ref());
 }

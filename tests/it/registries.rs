@@ -69,7 +69,10 @@ impl Registry {
                         server.bind(sys.argv[sys.argv.index('--endpoint') + 1].removeprefix('unix:'))\n    \
                         server.listen()\n\
                     time.sleep(600)\n";
-        fs::write(&script, text).unwrap();
+        // Whoever was started before may not have read it so far.
+        if !script.exists() {
+            fs::write(&script, text).unwrap();
+        }
         let file = self.desk.planted.path(&format!("pids/{count}"));
         let line =
             "echo $$ >\"$1.new\"; mv \"$1.new\" \"$1\"; name=$0; shift; exec -a \"$name\" \"$PYTHON\" \"$@\"";

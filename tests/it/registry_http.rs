@@ -202,7 +202,8 @@ fn the_worker_of_a_debug_session_that_nobody_holds_goes_and_its_twin_stays() {
     server.sweep(&["two"], &["one"]);
 }
 
-/// Returns whether there is an etcd, or says why the test is skipped.
+/// Says whether there is an etcd, or why the test is skipped.
+#[expect(clippy::print_stderr, reason = "who reads the tests' output must know what was not tested")]
 fn has_etcd() -> bool {
     let found = Command::new("etcd").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     let has = found.is_ok_and(|status| status.success());

@@ -64,7 +64,8 @@ async def open_session(name, kind, *words):
     elif kind == "held":
         write_lease(name)
     elif kind == "run":
-        command, arguments = reapd, ["run", *words, "--", sys.executable, server]
+        place = ["--config", os.environ["REAPD_CONFIG"], "--state-dir", os.environ["REAPD_STATE"]]
+        command, arguments = reapd, ["run", *place, *words, "--", sys.executable, server]
     if kind in ("ttl", "held"):
         environment["REAPD_LEASE"] = name
     parameters = StdioServerParameters(command=command, args=arguments, env=environment)

@@ -74,7 +74,8 @@ impl Store {
         trusted(path, &stat)?;
         for above in path.ancestors().skip(1).take(2).filter(|above| !above.as_os_str().is_empty()) {
             let stat = rustix::fs::stat(above).map_err(|error| io("cannot look at", above, error))?;
-            unswappable(above, &stat)?;
+            let link = rustix::fs::lstat(above).map_err(|error| io("cannot look at", above, error))?;
+            unswappable(above, &stat, &link)?;
         }
         Ok(Some(Store { path: path.clone(), directory }))
     }
@@ -284,10 +285,12 @@ impl Store {
     }
 }
 
-/// Refuses a directory in which somebody else could put another directory of ours in the place of the leases'.
-fn unswappable(path: &Path, stat: &Stat) -> Result<(), StateError> {
+/// Refuses a directory in which somebody else could put another directory of ours in the place of the leases', and one
+/// that is reached by somebody else's link.
+fn unswappable(path: &Path, stat: &Stat, link: &Stat) -> Result<(), StateError> {
     let refuse = |why| Err(StateError::Untrusted { path: path.to_owned(), why });
-    if stat.st_uid != 0 && stat.st_uid != rustix::process::geteuid().as_raw() {
+    let is_stranger = |uid| uid != 0 && uid != rustix::process::geteuid().as_raw();
+    if is_stranger(stat.st_uid) || is_stranger(link.st_uid) {
         return refuse("it belongs to another user");
     }
     // In a directory with the sticky bit (`/tmp`) nobody moves what is ours.
@@ -477,6 +480,13 @@ mod tests {
         }
         symlink(store.path(), base.path().join("link")).unwrap();
         assert!(Store::open(&place(base.path().join("link"))).is_err());
+        if rustix::process::geteuid().is_root() {
+            let link = base.path().join("way");
+            symlink(store.path().parent().unwrap(), &link).unwrap();
+            Store::open(&place(link.join("leases"))).unwrap();
+            std::os::unix::fs::lchown(&link, Some(65_533), None).unwrap();
+            assert!(Store::open(&place(link.join("leases"))).is_err(), "somebody else's link");
+        }
     }
 
     #[test]

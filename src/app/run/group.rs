@@ -9,8 +9,9 @@ use std::time::{Duration, SystemTime};
 
 use bstr::ByteSlice as _;
 use rustix::fs::{AtFlags, Dir, Mode, OFlags, fstat, fstatfs, mkdirat, open, openat, statat, unlinkat};
-use rustix::process::{Pid, Signal};
+use rustix::process::Pid;
 
+use super::signals::Signals;
 use super::spawn::Prepared;
 use super::watch::Group;
 use crate::model::id::FileId;
@@ -66,10 +67,10 @@ impl Own {
         &self,
         words: &[OsString],
         lease: &LeaseId,
-        ignored: &[Signal],
+        signals: &Signals,
         group: Group,
     ) -> Option<Pid> {
-        Prepared::new(words, (COOKIE, lease.as_str()), ignored, group)?.start(self.directory.as_fd())
+        Prepared::new(words, (COOKIE, lease.as_str()), signals, group)?.start(self.directory.as_fd())
     }
 
     /// Removes it, where nobody is in it any more: the kernel keeps any other. Then those of earlier runs beside it that

@@ -2,8 +2,9 @@
 
 use std::ffi::OsString;
 
-use rustix::process::{Pid, Signal};
+use rustix::process::Pid;
 
+use super::signals::Signals;
 use super::watch::Group;
 use crate::model::lease::{Cgroup, LeaseId};
 
@@ -23,7 +24,7 @@ impl Own {
     }
 
     /// Starts nothing.
-    pub(super) fn start(&self, _: &[OsString], _: &LeaseId, _: &[Signal], _: Group) -> Option<Pid> {
+    pub(super) fn start(&self, _: &[OsString], _: &LeaseId, _: &Signals, _: Group) -> Option<Pid> {
         match *self {}
     }
 

@@ -30,10 +30,11 @@ extern "C" fn remember() {
     PIPE_WAS_IGNORED.store(done == 0 && before.sa_sigaction == libc::SIG_IGN, Ordering::Relaxed);
 }
 
-/// Has a command find these signals ignored. Without any, the fast way of starting a process stays open to it.
+/// Has a command find these signals ignored, and these blocked. Without any, the fast way of starting a process stays
+/// open to it.
 #[expect(unsafe_code, reason = "there is no safe way to run something between fork and exec")]
-pub(super) fn restore(command: &mut Command, ignored: Vec<Signal>) {
-    if ignored.is_empty() {
+pub(super) fn restore(command: &mut Command, ignored: Vec<Signal>, blocked: Option<libc::sigset_t>) {
+    if ignored.is_empty() && blocked.is_none() {
         return;
     }
     let ignore = move || {
@@ -41,9 +42,13 @@ pub(super) fn restore(command: &mut Command, ignored: Vec<Signal>) {
             // SAFETY: signal(2) is async-signal-safe, and SIG_IGN is no handler.
             unsafe { libc::signal(signal.as_raw(), libc::SIG_IGN) };
         }
+        if let Some(blocked) = &blocked {
+            // SAFETY: sigprocmask(2) is async-signal-safe, and the set lives until it is over.
+            unsafe { libc::sigprocmask(libc::SIG_SETMASK, blocked, std::ptr::null_mut()) };
+        }
         Ok(())
     };
-    // SAFETY: the closure only calls signal(2) and allocates nothing.
+    // SAFETY: the closure only calls signal(2) and sigprocmask(2), and allocates nothing.
     unsafe { command.pre_exec(ignore) };
 }
 

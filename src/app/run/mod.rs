@@ -3,6 +3,7 @@
 //! Nothing here reads a configuration, asks clap, starts a thread or copies a byte of the command's streams. Whatever
 //! goes wrong with the lease, the command runs (fail-open). Only `reapd finish` ends anything, as a child of ours.
 
+mod aftermath;
 mod caller;
 mod channel;
 mod container;
@@ -132,7 +133,7 @@ fn start(order: &Order) -> ExitCode {
     let (record, words) = write(order, record);
     let mut command = command(order, &words, record.as_ref());
     if order.way == Way::Exec {
-        inherited::restore(&mut command, inherited::pipe());
+        inherited::restore(&mut command, inherited::pipe(), None);
         let error = command.exec();
         return unstarted(order, record.as_ref(), &error);
     }
@@ -142,6 +143,7 @@ fn start(order: &Order) -> ExitCode {
             leave(place);
             // Without signals nothing can be watched; the command runs all the same.
             tell(order, || format!("cannot watch ({error}): the command runs alone"));
+            inherited::restore(&mut command, inherited::pipe(), None);
             return unstarted(order, record.as_ref(), &command.exec());
         }
     };
@@ -155,7 +157,7 @@ fn start(order: &Order) -> ExitCode {
     let placed = record
         .as_ref()
         .zip(place.as_ref())
-        .and_then(|(record, place)| place.start(&words, record.id(), &signals.ignored, group));
+        .and_then(|(record, place)| place.start(&words, record.id(), &signals, group));
     // Where it could not be started there, it is started as ever, which says what is wrong with it.
     let place = match placed {
         Some(_) => place,
@@ -170,6 +172,10 @@ fn start(order: &Order) -> ExitCode {
     };
     drop(command);
     inherited::close(foreign);
+    if users.streams != Streams::Channel {
+        // Nothing is told from them, and whoever has the far ends is to see the command alone.
+        watch::let_go_of_streams();
+    }
     if let (Some(record), Some(id)) = (&record, identity(pid))
         && let Err(error) = record.started(id, place.as_ref().map(Own::cgroup))
     {
@@ -198,7 +204,7 @@ fn leave(place: Option<Own>) -> Option<Own> {
 
 /// Starts a command the usual way.
 fn spawn(command: &mut Command, signals: &Signals, group: Group) -> std::io::Result<rustix::process::Pid> {
-    inherited::restore(command, signals.ignored.clone());
+    inherited::restore(command, signals.ignored.clone(), signals.blocked);
     if group == Group::Own {
         command.process_group(0);
     }

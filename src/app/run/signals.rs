@@ -44,10 +44,13 @@ pub(super) struct Signals {
     wake: OwnedFd,
     /// Signals that were ignored from the start and that the command must find ignored too.
     pub(super) ignored: Vec<Signal>,
+    /// Signals that were blocked from the start and that the command must find blocked too, where there are any.
+    pub(super) blocked: Option<libc::sigset_t>,
 }
 
 impl Signals {
-    /// Notes signals from now on. What is ignored stays ignored.
+    /// Notes signals from now on. What is ignored stays ignored. Nothing stays blocked: without SIGCHLD we would wait
+    /// for ever for a command that has ended, and what the command unblocks would never come to it.
     pub(super) fn listen() -> io::Result<Signals> {
         let (wake, end) = wakers()?;
         // Only ever called once; whoever came first wakes us as well.
@@ -61,7 +64,7 @@ impl Signals {
         if install(Signal::CHILD, Disposition::Note) == Before::Ignored {
             ignored.push(Signal::CHILD);
         }
-        Ok(Signals { wake, ignored })
+        Ok(Signals { wake, ignored, blocked: unblock() })
     }
 
     /// Lends what becomes readable when a signal came or a child changed.
@@ -151,6 +154,21 @@ fn install(signal: Signal, disposition: Disposition) -> Before {
     if done == 0 && before.sa_sigaction == libc::SIG_IGN { Before::Ignored } else { Before::Other }
 }
 
+/// Lets every signal through, and returns what was blocked, where anything was.
+#[expect(unsafe_code, reason = "rustix has no call for the signal mask")]
+fn unblock() -> Option<libc::sigset_t> {
+    // SAFETY: all zeroes is a valid `sigset_t`.
+    let mut none: libc::sigset_t = unsafe { std::mem::zeroed() };
+    let mut before = none;
+    // SAFETY: the set lives until the call is over.
+    unsafe { libc::sigemptyset(&raw mut none) };
+    // SAFETY: both sets live until the call is over, and there is no other thread.
+    let done = unsafe { libc::sigprocmask(libc::SIG_SETMASK, &raw const none, &raw mut before) };
+    // SAFETY: it only reads the set. Numbers that are no signals are not in it.
+    let is_blocked = |signal| unsafe { libc::sigismember(&raw const before, signal) } == 1;
+    (done == 0 && (1..=LAST).any(is_blocked)).then_some(before)
+}
+
 #[expect(unsafe_code, reason = "the kernel hands a pointer")]
 extern "C" fn note(signal: libc::c_int, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
     // SAFETY: with SA_SIGINFO the kernel passes a valid siginfo_t (sigaction(2)).
@@ -164,6 +182,12 @@ extern "C" fn note(signal: libc::c_int, info: *mut libc::siginfo_t, _context: *m
         let _ = rustix::io::write(wake, b"!");
     }
 }
+
+/// The last signal.
+#[cfg(target_os = "linux")]
+const LAST: libc::c_int = 64;
+#[cfg(target_os = "macos")]
+const LAST: libc::c_int = 31;
 
 /// `SI_KERNEL` of sigaction(2).
 #[cfg(target_os = "linux")]

@@ -7,8 +7,9 @@ use std::os::fd::{AsRawFd as _, BorrowedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{Pid, Signal, WaitOptions, waitpid};
+use rustix::process::{Pid, WaitOptions, waitpid};
 
+use super::signals::Signals;
 use super::watch::Group;
 
 /// Where programs are looked for without a `PATH` (execvp(3)).
@@ -21,6 +22,7 @@ pub(super) struct Prepared {
     words: Vec<CString>,
     variables: Vec<CString>,
     ignored: Vec<i32>,
+    blocked: Option<libc::sigset_t>,
     group: Group,
 }
 
@@ -29,7 +31,7 @@ impl Prepared {
     pub(super) fn new(
         words: &[OsString],
         variable: (&str, &str),
-        ignored: &[Signal],
+        signals: &Signals,
         group: Group,
     ) -> Option<Prepared> {
         let text = |word: &OsString| CString::new(word.as_bytes()).ok();
@@ -59,8 +61,8 @@ impl Prepared {
         }
         variables.push(CString::new(format!("{}={}", variable.0, variable.1)).ok()?);
         let words = words.iter().map(text).collect::<Option<_>>()?;
-        let ignored = ignored.iter().map(|signal| signal.as_raw()).collect();
-        Some(Prepared { programs, words, variables, ignored, group })
+        let ignored = signals.ignored.iter().map(|signal| signal.as_raw()).collect();
+        Some(Prepared { programs, words, variables, ignored, blocked: signals.blocked, group })
     }
 
     /// Starts it in this cgroup; nothing where that could not be done, and then nobody was started.
@@ -86,7 +88,7 @@ impl Prepared {
         match pid {
             0 => {
                 // SAFETY: we are the new process; the arrays end in null, and their texts live as long as `self`.
-                unsafe { become_command(&programs, &words, &variables, &self.ignored, self.group, teller) }
+                unsafe { become_command(self, &programs, &words, &variables, teller) }
             }
             pid => {
                 drop(tell);
@@ -120,21 +122,23 @@ const FLAGS: u64 = 0x2_0000_0000 | 0x1_0000_0000;
 #[expect(unsafe_code, reason = "between clone3 and execve there is only the kernel")]
 #[expect(clippy::multiple_unsafe_ops_per_block, reason = "each is a plain call of the kernel's")]
 unsafe fn become_command(
+    prepared: &Prepared,
     programs: &[*const libc::c_char],
     words: &[*const libc::c_char],
     variables: &[*const libc::c_char],
-    ignored: &[i32],
-    group: Group,
     teller: i32,
 ) -> ! {
     // SAFETY: signal(2), setpgid(2), execve(2), write(2) and _exit(2) are async-signal-safe; the arrays are as the caller
     // promises.
     unsafe {
         libc::signal(libc::SIGPIPE, libc::SIG_DFL);
-        for signal in ignored {
+        for signal in &prepared.ignored {
             libc::signal(*signal, libc::SIG_IGN);
         }
-        let is_placed = match group {
+        if let Some(blocked) = &prepared.blocked {
+            libc::sigprocmask(libc::SIG_SETMASK, blocked, std::ptr::null_mut());
+        }
+        let is_placed = match prepared.group {
             Group::Own => libc::setpgid(0, 0) == 0,
             Group::Shared => true,
         };

@@ -7,28 +7,24 @@ use std::process::{ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, Signal, WaitIdOptions, WaitOptions, WaitStatus, kill_process};
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process};
 
 use super::caller::{Caller, Death, Hangup};
 use super::channel::{Channel, Streams};
-use super::family::{self, Idle, Kin};
+use super::family::Idle;
 use super::group::Own;
 use super::record::{NoRecord, Record};
 use super::signals::{Sender, Signals};
+use super::tell;
 use super::words::{Order, Talk};
-use super::{end, say, tell};
 use crate::app::trouble::chain;
-use crate::model::escape::escape;
 use crate::model::id::ProcessId;
-use crate::model::lease::Leftovers;
 
-/// What ends together with the command needs a moment to be gone.
-const AFTERMATH: Duration = Duration::from_millis(100);
 /// A refused end is asked for again after this, and then after twice as long each time.
-const AGAIN: Duration = Duration::from_secs(5);
+pub(super) const AGAIN: Duration = Duration::from_secs(5);
 const SELDOM: Duration = Duration::from_mins(10);
 /// Whoever blocked SIGCHLD before us is not told of ends; then they are looked for this often.
-const LOOK: Duration = Duration::from_secs(1);
+pub(super) const LOOK: Duration = Duration::from_secs(1);
 /// How often a holder is looked at who has no descriptor to wait for.
 const HOLDER: Duration = Duration::from_secs(2);
 
@@ -52,7 +48,7 @@ pub(super) enum Group {
 
 /// Why the tree is to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Why {
+pub(super) enum Why {
     /// The far ends of stdin and stdout are gone. Whether that is proof is judged without the lease being released.
     Channel,
     /// Whoever held it is dead.
@@ -77,7 +73,7 @@ impl Why {
 
 /// How far the end of the tree is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Asking {
+pub(super) enum Asking {
     /// Nobody asked so far.
     Never,
     /// `reapd finish` is at work.
@@ -88,7 +84,7 @@ enum Asking {
 
 /// Waits for a command.
 pub(super) struct Watch<'a> {
-    order: &'a Order,
+    pub(super) order: &'a Order,
     command: Command,
     streams: Streams,
     channel: Channel,
@@ -96,12 +92,12 @@ pub(super) struct Watch<'a> {
     /// Whether the caller died and that counts.
     ownerless: Option<Death>,
     idle: Option<Idle>,
-    root: Option<ProcessId>,
-    hangup: Hangup,
-    record: Option<Record>,
+    pub(super) root: Option<ProcessId>,
+    pub(super) hangup: Hangup,
+    pub(super) record: Option<Record>,
     /// The command's own cgroup.
-    place: Option<Own>,
-    asking: Asking,
+    pub(super) place: Option<Own>,
+    pub(super) asking: Asking,
 }
 
 impl<'a> Watch<'a> {
@@ -154,7 +150,7 @@ impl<'a> Watch<'a> {
     }
 
     /// Takes note of every child that changed; returns how the command ended, where it has.
-    fn reap(&mut self) -> Option<WaitStatus> {
+    pub(super) fn reap(&mut self) -> Option<WaitStatus> {
         let options = WaitOptions::NOHANG | WaitOptions::UNTRACED;
         while let Ok(Some((pid, status))) = rustix::process::wait(options) {
             if pid == self.command.pid {
@@ -282,7 +278,7 @@ impl<'a> Watch<'a> {
     }
 
     /// Has `reapd finish` look at the tree and end it, where it may.
-    fn ask(&mut self, why: Why, pause: Duration) {
+    pub(super) fn ask(&mut self, why: Why, pause: Duration) {
         self.asking = match self.begin_end(why) {
             Ok(Some(pid)) => Asking::Running { pid, why, pause },
             Ok(None) => Asking::Again { at: Instant::now() + SELDOM, pause: SELDOM },
@@ -301,6 +297,8 @@ impl<'a> Watch<'a> {
             record.release(reason)?;
         }
         let mut finish = std::process::Command::new(program()?);
+        // First, since that is what tells it from what the command started, for whoever else looks.
+        finish.arg("finish").arg(record.id().as_str());
         let place = &self.order.place;
         if let Some(path) = &place.config {
             finish.arg("--config").arg(path);
@@ -312,127 +310,9 @@ impl<'a> Watch<'a> {
             Talk::Quiet => Stdio::null(),
             Talk::Verbose => Stdio::inherit(),
         };
-        finish.arg("finish").arg(record.id().as_str());
         let child = finish.stdin(Stdio::null()).stdout(Stdio::null()).stderr(talk).spawn()?;
         Ok(i32::try_from(child.id()).ok().and_then(Pid::from_raw))
     }
-
-    /// The command has ended: ends what it left behind or tells of it, and ends like it.
-    fn after(mut self, status: WaitStatus, signals: &Signals) -> ExitCode {
-        // Whoever reads or writes the other ends sees the end now, as without us.
-        let_go_of_streams();
-        let was_asked = matches!(self.asking, Asking::Running { .. });
-        let settled = self.settle(signals, was_asked);
-        // Whoever is left in it keeps it, until a later run or a sweep.
-        if let Some(place) = &self.place {
-            place.remove();
-        }
-        match settled {
-            Settled::Clean => {
-                if let Some(record) = &self.record {
-                    record.remove();
-                }
-            }
-            // A sweep finishes from the lease, which says that it is over.
-            Settled::Left => {}
-        }
-        end::like(status)
-    }
-
-    fn settle(&mut self, signals: &Signals, was_asked: bool) -> Settled {
-        if was_asked && self.wait_for_end(signals) == Waited::Told {
-            return Settled::Left;
-        }
-        if self.is_alone_soon(signals) {
-            return Settled::Clean;
-        }
-        let Some(root) = self.root else { return Settled::Left };
-        let hangup = self.hangup;
-        // A list that cannot be made is no reason to leave anything.
-        let left = family::below(root, |pid| family::ignores_hangup(pid, hangup)).unwrap_or_default();
-        if left.is_empty() {
-            return Settled::Clean;
-        }
-        match self.order.leftovers {
-            Leftovers::Report => {
-                say(&format!("{} left {} behind ({})", self.name(), count(left.len()), family::named(&left)));
-                Settled::Clean
-            }
-            Leftovers::Reap => self.end_leftovers(signals, &left),
-        }
-    }
-
-    fn end_leftovers(&mut self, signals: &Signals, left: &[Kin]) -> Settled {
-        self.ask(Why::Ended, AGAIN);
-        if !matches!(self.asking, Asking::Running { .. }) || self.wait_for_end(signals) == Waited::Told {
-            return Settled::Left;
-        }
-        let (alive, ended): (Vec<Kin>, Vec<Kin>) = left.iter().cloned().partition(Kin::is_alive);
-        if !ended.is_empty() {
-            let (many, names) = (count(ended.len()), family::named(&ended));
-            say(&format!("ended {many} that {} left behind ({names})", self.name()));
-        }
-        if alive.is_empty() {
-            return Settled::Clean;
-        }
-        tell(self.order, || format!("still there: {}", family::named(&alive)));
-        Settled::Clean
-    }
-
-    /// Waits for `reapd finish`; it goes on without us where somebody has us end.
-    fn wait_for_end(&mut self, signals: &Signals) -> Waited {
-        loop {
-            self.reap();
-            let Asking::Running { .. } = self.asking else { return Waited::Over };
-            let told = signals
-                .take()
-                .iter()
-                .any(|(signal, _)| [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT].contains(signal));
-            if told {
-                return Waited::Told;
-            }
-            wait_on(signals, LOOK);
-        }
-    }
-
-    /// Says whether nobody is below us, now or a moment later.
-    fn is_alone_soon(&mut self, signals: &Signals) -> bool {
-        let end = Instant::now() + AFTERMATH;
-        loop {
-            self.reap();
-            let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-            if rustix::process::waitid(rustix::process::WaitId::All, options).is_err() {
-                // No child at all; without a subreaper that says nothing of who was orphaned.
-                return cfg!(target_os = "linux");
-            }
-            let left = end.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return false;
-            }
-            wait_on(signals, left);
-        }
-    }
-
-    fn name(&self) -> String {
-        let word = self.order.command.first().map(|word| word.as_encoded_bytes());
-        escape(word.unwrap_or_default())
-    }
-}
-
-/// What became of everything below us.
-enum Settled {
-    /// The lease has said all that it can.
-    Clean,
-    /// Something is left for a sweep.
-    Left,
-}
-
-#[derive(PartialEq, Eq)]
-enum Waited {
-    /// It is done.
-    Over,
-    /// Somebody has us end.
-    Told,
 }
 
 /// Why nobody was asked to end the tree.
@@ -451,20 +331,17 @@ fn program() -> io::Result<std::path::PathBuf> {
     if cfg!(target_os = "linux") { Ok("/proc/self/exe".into()) } else { std::env::current_exe() }
 }
 
-fn wait_on(signals: &Signals, span: Duration) {
+pub(super) fn wait_on(signals: &Signals, span: Duration) {
     let time =
         Timespec { tv_sec: i64::try_from(span.as_secs()).unwrap_or(1), tv_nsec: span.subsec_nanos().into() };
     let _ = poll(&mut [PollFd::from_borrowed_fd(signals.ready(), PollFlags::IN)], Some(&time));
 }
 
-fn let_go_of_streams() {
+/// Lets go of stdin and stdout, so that their far ends see the command alone.
+pub(super) fn let_go_of_streams() {
     let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC;
     if let Ok(null) = rustix::fs::open("/dev/null", flags, rustix::fs::Mode::empty()) {
         let _ = rustix::stdio::dup2_stdin(&null);
         let _ = rustix::stdio::dup2_stdout(&null);
     }
-}
-
-fn count(number: usize) -> String {
-    if number == 1 { "1 process".to_owned() } else { format!("{number} processes") }
 }

@@ -25,6 +25,8 @@ use crate::app::words;
 use crate::config::policy::Config;
 use crate::judge::Ledger;
 use crate::model::keep::KeepMark;
+use crate::model::known::Reason;
+use crate::model::look::Gap;
 use crate::model::outcome::Report;
 use crate::model::plan::Plan;
 use crate::plan::Asked;
@@ -77,7 +79,11 @@ impl Run<'_> {
         let (exit, found) = ended?;
         if exit != Exit::Interrupted {
             memory::use_up(state, &seen.boot, &releases).map_err(|error| state_trouble(&error))?;
-            tidy(&self.session.around, eyes, self.config, &ledger);
+            // A directory that could not be read within time would be waited for in there.
+            let is_hung = |gap: &Gap| gap.source.contains(Gap::LEASES) && gap.why.reason == Reason::Hung;
+            if !seen.gaps.iter().any(is_hung) {
+                tidy(&self.session.around, eyes, self.config, &ledger);
+            }
         }
         Ok((exit.max(outcome::exit(&taken_up)), found))
     }

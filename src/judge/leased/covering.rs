@@ -333,7 +333,9 @@ fn is_our_own(look: &Look, row: &Row) -> bool {
     if row.id.pid == own || ancestors(table, own).contains(&row.id) {
         return true;
     }
-    let same_name = table.at(own).is_some_and(|own| own.name() == row.name());
+    // The watcher starts its own file as `/proc/self/exe`.
+    let same_name = table.at(own).is_some_and(|own| own.name() == row.name())
+        || [&b"reapd"[..], b"exe"].contains(&row.name());
     let argv = look.arguments(row.id).and_then(|arguments| arguments.argv.as_deref().ok());
     same_name && argv.is_some_and(|argv| argv.get(1).is_some_and(|word| word == "finish"))
 }

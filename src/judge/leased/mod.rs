@@ -36,7 +36,7 @@ pub(super) use recorded::recorded;
 pub(in crate::judge) use state::began_before;
 pub use state::{State, state};
 
-use covering::{Covering, Standing, cgroup_of, cookie, grouped, is_grouped, is_same, standing};
+use covering::{Covering, Standing, cgroup_of, cookie, grouped, is_grouped, is_same, standing, uid};
 use state::{Life, Named, foreign, is_below, is_living, is_whole, life};
 
 /// Returns what must be asked before [`covered`] and [`state`] can tell: whether those that lead a session of their
@@ -224,12 +224,7 @@ fn leases<'a>(case: &Case<'a>) -> Found<Mine<'a>> {
 /// Returns the file that may say what becomes of whoever carries this cookie, and says nothing that counts: the one of
 /// its name, or any where no good lease has that cookie.
 fn faulty_of(look: &Look, id: ProcessId) -> Option<&FaultyLease> {
-    let leases = &look.snapshot.leases;
-    let first = leases.faulty.first()?;
-    let cookie = cookie(look, id)?;
-    let named = leases.faulty.iter().find(|faulty| faulty.stem == cookie);
-    let is_known = leases.list.iter().any(|lease| is_cookie_of(lease, cookie));
-    named.or((!is_known).then_some(first))
+    look.snapshot.leases.unread(cookie(look, id)?, uid(look, id))
 }
 
 /// Returns the states of a root's leases; what is missing for all of them is asked at once.

@@ -115,6 +115,14 @@ impl Named<'_> {
         }
     }
 
+    /// Says whether the file was touched since anybody looked, and may mean whoever bears its bare number now.
+    fn may_mean_another(self, look: &Look, memory: &Ledger) -> bool {
+        match self {
+            Named::Lease(lease) => memory.may_mean_another(lease, look),
+            Named::Registry(_) => false,
+        }
+    }
+
     /// Says why nobody can tell that a bare number means whoever bears it now.
     fn unmeant(self) -> String {
         match self {
@@ -149,6 +157,10 @@ pub(super) fn life(
     if let Some(bearer) = bearer {
         match start {
             Some(start) if start == bearer.start => return Ok(Life::Alive(bearer)),
+            Some(_) if named.may_mean_another(look, memory) => {
+                let what = format!("whether {who} is who held it, or wrote it since{}", named.cure());
+                return Err(Unknown::new(Reason::NoRecord, what));
+            }
             Some(_) => {}
             None if named.may_mean(look, bearer) => return Ok(Life::Alive(bearer)),
             None => {

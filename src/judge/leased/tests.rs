@@ -183,6 +183,30 @@ fn a_file_that_was_replaced_names_its_holder_anew() {
 }
 
 #[test]
+fn a_bare_number_that_was_written_anew_in_place_means_whoever_bears_it_since() {
+    let alive = owned(held(bare));
+    let memory = looked(&[(&alive, hours(1))]);
+    let again = |modified: i64| {
+        let touched = move |lease: &mut Lease| {
+            held(bare)(lease);
+            lease.file.modified += modified;
+        };
+        owned(touched).row(40, |row| row.id.start = Start(9000))
+    };
+    // In a container a gateway that was started anew has its old number, and may write into its old file.
+    check(&again(1).remembering(&memory), &Says::Unknown("or wrote it since"));
+    let memory = looked(&[(&alive, hours(1)), (&again(1), hours(1).plus(MINUTE))]);
+    check(&again(1).remembering(&memory), &Says::No("process 40 holds its lease"));
+    // Nobody wrote since: whom the look saw is gone.
+    let memory = looked(&[(&alive, hours(1)), (&again(0), hours(1).plus(MINUTE))]);
+    check(&again(0).remembering(&memory), &Says::Yes("is gone"));
+    // And whoever began after the last writing is not meant.
+    let late = again(1).row(40, |row| row.began = Moment(HOUR + 3_000_000_000));
+    let memory = looked(&[(&alive, hours(1)), (&late, hours(1).plus(MINUTE))]);
+    check(&late.remembering(&memory), &Says::Yes("is gone"));
+}
+
+#[test]
 fn a_release_ends_a_lease_at_once() {
     check(&owned(released), &Says::Yes("its lease gw-1 was released"));
     let why = owned(|lease| lease.release = Release::Released(Some("session over".into())));
@@ -610,6 +634,9 @@ fn a_lease_that_holds_keeps_its_root_from_every_policy() {
         [],
         "a second file of the name says nothing that counts"
     );
+    let unread =
+        Scene::orphan().cookie(ROOT, "gw-1").faulty("gw-1").in_directory_of(crate::model::id::Uid(4_000_000));
+    assert_eq!(suspected(&unread), by(&["server"]), "another user's file says nothing of ours");
     // A carrier that the lease does not cover is somebody's all the same.
     let daemon = orphan(|_| {}).process(40, 1).sockets(ROOT, vec![listener(Family::Unix, "/x")], vec![]);
     assert_eq!(suspected(&daemon), []);

@@ -168,6 +168,9 @@ impl Record {
         if self.modified != lease.file.modified {
             self.modified = lease.file.modified;
             self.since = None;
+            if means_another(lease, look, self.pin) {
+                self.pin = None;
+            }
         }
         self.since = match lease.bound {
             Bound::Ttl(_) => self.since.or(Some(now)),
@@ -204,7 +207,26 @@ impl Record {
     }
 }
 
+/// Says whether a bare number was written, or the file renewed, while somebody else than was seen bore it: a program that
+/// was started anew in a container has its old number, and may write into its old file.
+fn means_another(lease: &Lease, look: &Look, pin: Option<Pin>) -> bool {
+    lease.holder.as_ref().filter(|holder| holder.start.is_none()).is_some_and(|holder| {
+        let bearer = look.snapshot.table.at(holder.pid).filter(|row| !row.is_gone());
+        bearer.is_some_and(|row| {
+            pin.is_some_and(|pin| pin.start != row.id.start) && began_before(lease, look, row.id)
+        })
+    })
+}
+
 impl Ledger {
+    /// Says whether a file was touched since the last look, and a bare number in it may mean somebody else than was
+    /// seen.
+    pub fn may_mean_another(&self, lease: &Lease, look: &Look) -> bool {
+        self.leases.get(lease).is_some_and(|record| {
+            record.modified != lease.file.modified && means_another(lease, look, record.pin)
+        })
+    }
+
     /// Returns who was seen alive as the holder of this very file.
     pub fn pin(&self, lease: &Lease) -> Option<Pin> {
         self.leases.get(lease).filter(|record| record.is_of(lease))?.pin

@@ -259,6 +259,14 @@ impl Scene {
         self
     }
 
+    /// The last such file stands in the directory of this user.
+    pub(in crate::judge) fn in_directory_of(mut self, owner: Uid) -> Scene {
+        if let Some(faulty) = self.leases.faulty.last_mut() {
+            faulty.owner = Some(owner);
+        }
+        self
+    }
+
     /// A process carries this cookie.
     pub(in crate::judge) fn cookie(mut self, number: i32, cookie: &str) -> Scene {
         self.leases.cookies.insert(id(number), Ok(cookie.into()));

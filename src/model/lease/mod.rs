@@ -243,6 +243,23 @@ impl Leases {
             .map(|at| &self.list[at])
     }
 
+    /// Returns the file that may say what becomes of whoever of `uid` carries this cookie, and says nothing that counts:
+    /// the one of its name, or any where no good lease has that cookie. A file in the directory of another user is about
+    /// that user's processes; of a user that is not known (nothing) every file counts.
+    pub fn unread(&self, cookie: &BStr, uid: Option<Uid>) -> Option<&FaultyLease> {
+        let is_theirs =
+            |faulty: &&FaultyLease| faulty.owner.is_none() || uid.is_none() || faulty.owner == uid;
+        let mut theirs = self.faulty.iter().filter(is_theirs);
+        let first = theirs.clone().next()?;
+        let is_known = || {
+            self.list.iter().any(|lease| {
+                uid.is_none_or(|uid| uid == lease.file.owner)
+                    && lease.covers.env.as_ref().is_some_and(|env| env.as_bstr() == cookie)
+            })
+        };
+        theirs.find(|faulty| faulty.stem == cookie).or_else(|| (!is_known()).then_some(first))
+    }
+
     /// Returns the leases of `uid` that name this process or the cookie that it carries. An inherited cookie alone
     /// makes nobody a member: shared daemons and panes inherit it too.
     pub fn naming<'a>(

@@ -12,7 +12,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use bstr::{BStr, BString};
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, fstat, openat, stat, statat};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, fstat, lstat, openat, stat, statat};
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
@@ -195,14 +195,16 @@ fn open(place: &Place) -> Result<Option<(OwnedFd, u32)>, Trouble> {
     if mode & 0o022 != 0 {
         return Err(unsound("others may write in it", "take their right away (chmod 700)"));
     }
-    // Whoever may rename a directory above it may put an older state in its place.
+    // Whoever may rename a directory above it, or point a link elsewhere, may put an older state in its place.
     for above in path.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty()) {
-        let stat = stat(above).map_err(|errno| Trouble {
+        let asking = |errno| Trouble {
             why: failed(errno, format!("asking who may change {}", above.display())),
             cure: "make it searchable to its user",
-        })?;
-        let is_theirs = stat.st_uid != 0 && stat.st_uid != place.owner.0;
-        if is_theirs || bits(&stat) & 0o1002 == 0o002 {
+        };
+        let stat = stat(above).map_err(asking)?;
+        let link = lstat(above).map_err(asking)?;
+        let is_stranger = |uid: u32| uid != 0 && uid != place.owner.0;
+        if is_stranger(stat.st_uid) || is_stranger(link.st_uid) || bits(&stat) & 0o1002 == 0o002 {
             let why = format!("somebody else could change {}", above.display());
             return Err(unsound(why, "keep leases where only their user can write"));
         }
@@ -368,4 +370,29 @@ fn failed(errno: Errno, what: impl Into<String>) -> Unknown {
         other => Reason::Failed(other.raw_os_error()),
     };
     Unknown::new(reason, what)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_file_that_changed_just_now_is_read_again_at_the_next_look() {
+        let base = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(base.path(), std::fs::Permissions::from_mode(0o700)).unwrap();
+        let file = base.path().join("gw.json");
+        std::fs::write(&file, r#"{"v":1,"id":"gw","ttl":5}"#).unwrap();
+        let owner = Uid(rustix::process::geteuid().as_raw());
+        let place = Place { path: base.path().as_os_str().as_bytes().into(), owner };
+        let mut directories = Directories::default();
+        let found = directories.at(&place);
+        assert_eq!((found.list.len(), found.faulty), (1, Vec::new()));
+        assert!(directories.read.is_empty(), "within one tick a change leaves no trace");
+        let mut stamp = Stamp::of(&stat(&file).unwrap());
+        assert!(!stamp.is_settled());
+        stamp.changed.0 -= SETTLED + 2;
+        assert!(stamp.is_settled());
+    }
 }

@@ -411,7 +411,10 @@ mod tests {
             assert!(says(at, "*.json", "x").is_err(), "{bad}");
             assert_eq!(says(at, "*.json", "a"), LISTED, "{bad}");
         }
+        // A program that was upgraded may write the key elsewhere.
         write(at, "b.json", r#"{"other": 1}"#);
+        assert!(says(at, "*.json", "x").is_err());
+        write(at, "b.json", r#"{"k": null}"#);
         assert_eq!(says(at, "*.json", "x"), others(1));
     }
 

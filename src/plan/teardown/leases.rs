@@ -2,8 +2,10 @@
 
 use super::super::fixture::World;
 use super::*;
-use crate::model::id::Start;
-use crate::model::lease::{Bound, Covers, Lease, LeaseFile, LeaseId, Leftovers, Release, Run, RunChannel};
+use crate::model::id::{FileId, Start, Uid};
+use crate::model::lease::{
+    Bound, Covers, FaultyLease, Lease, LeaseFile, LeaseId, Leases, Leftovers, Release, Run, RunChannel,
+};
 use crate::model::moment::Moment;
 
 /// A tree whose lease is over: 10 with 11 below it, both carriers.
@@ -11,6 +13,21 @@ fn world() -> World {
     let mut world = World::new();
     world.judge(10, |_| {}).own_lease(10, "a").carries(10, "a").carries(11, "a");
     world
+}
+
+/// A lease of user 1000 whose cookie is its name.
+fn lease(id: &str) -> Lease {
+    Lease {
+        id: LeaseId::new(id).unwrap(),
+        file: LeaseFile { owner: Uid(1000), file: FileId { dev: 1, ino: 1 }, modified: 0 },
+        bound: Bound::Holder,
+        holder: None,
+        covers: Covers { env: Some(id.into()), processes: Vec::new() },
+        labels: BTreeMap::new(),
+        note: None,
+        release: Release::Open,
+        run: None,
+    }
 }
 
 #[track_caller]
@@ -41,12 +58,38 @@ fn a_member_with_another_lease_that_holds_stays_with_all_below_it_f4() {
     world.verdicts.leased.claims[0].processes.push(twelve);
     joins(&world, &[], &[10, 11], &[(12, "another lease, b")]);
     // Of another user it says nothing of ours.
-    world.verdicts.leased.claims[0].owner = Some(crate::model::id::Uid(1001));
+    world.verdicts.leased.claims[0].owner = Some(Uid(1001));
     joins(&world, &[], &[10, 11, 12, 13], &[]);
     // One whose file cannot be understood is everybody's, by its name.
     world.verdicts.leased.claims[0].owner = None;
     world.verdicts.leased.claims[0].lease = None;
     joins(&world, &[], &[10, 11], &[(12, "cannot be told")]);
+}
+
+#[test]
+fn a_cookie_whose_lease_may_be_unread_keeps_out_f11() {
+    let mut world = world();
+    world.add(12, 10, 12, 102).carries(12, "b");
+    let leases = |owner: Option<u32>, stem: &str, known: &[&str]| {
+        let why = Unknown::new(Reason::Hung, "reading it");
+        let faulty = FaultyLease { owner: owner.map(Uid), stem: stem.into(), why };
+        Leases {
+            list: known.iter().map(|id| lease(id)).collect(),
+            faulty: vec![faulty],
+            grouped: BTreeMap::new(),
+            cookies: BTreeMap::new(),
+        }
+    };
+    // The whole directory, or a file of another name: the lease of this cookie may stand there.
+    for (owner, stem) in [(None, ""), (Some(1000), ""), (Some(1000), "other")] {
+        world.leases = leases(owner, stem, &["a"]);
+        joins(&world, &[], &[10, 11], &[(12, "cannot be told: reading it")]);
+    }
+    // Another user's says nothing of ours, and neither does any where the cookie's own lease was read.
+    for leases in [leases(Some(1001), "", &["a"]), leases(Some(1000), "other", &["a", "b"])] {
+        world.leases = leases;
+        joins(&world, &[], &[10, 11, 12], &[]);
+    }
 }
 
 #[test]
@@ -116,7 +159,7 @@ fn a_cookie_alone_recruits_nobody_f2_f4_b43() {
     spared(
         &change(&|world| {
             let env = BTreeMap::from([(crate::model::lease::COOKIE.into(), "a".into())]);
-            world.fact(14, |facts| (facts.env, facts.uid) = (Ok(env), Ok(crate::model::id::Uid(1))));
+            world.fact(14, |facts| (facts.env, facts.uid) = (Ok(env), Ok(Uid(1))));
         }),
         "",
     );
@@ -181,21 +224,7 @@ fn the_watcher_of_a_run_adopts_for_its_tree() {
         channel: RunChannel::None,
         cgroup: None,
     };
-    world.leases.list.push(Lease {
-        id: LeaseId::new("a").unwrap(),
-        file: LeaseFile {
-            owner: crate::model::id::Uid(1000),
-            file: crate::model::id::FileId { dev: 1, ino: 1 },
-            modified: 0,
-        },
-        bound: Bound::Holder,
-        holder: None,
-        covers: Covers::default(),
-        labels: BTreeMap::new(),
-        note: None,
-        release: Release::Open,
-        run: Some(run),
-    });
+    world.leases.list.push(Lease { run: Some(run), ..lease("a") });
     joins(&world, &[10, 11], &[10, 11, 14], &[]);
     let adopters: Vec<i32> = adopters(&world.look(), world.id(10)).iter().map(|id| id.pid.number()).collect();
     assert_eq!(adopters, [9, 1]);

@@ -101,6 +101,35 @@ fn ignored_signals_stay_ignored_for_the_command() {
 }
 
 #[test]
+fn blocked_signals_stay_blocked_for_the_command_and_no_end_is_missed() {
+    let field = Field::new();
+    let block = "import os, signal, sys; \
+                 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD, signal.SIGTERM}); \
+                 os.execvp(sys.argv[1], sys.argv[1:])";
+    let begin = |ours: &[String], words: &[&str]| {
+        let mut all = ["python3", "-c", block].map(str::to_owned).to_vec();
+        all.extend_from_slice(ours);
+        all.extend(words.iter().map(|word| (*word).to_owned()));
+        Held::start(field.command(&all).stdin(Stdio::null()).stdout(Stdio::piped()))
+    };
+    let said = |ours: &[String]| {
+        let mut run = begin(ours, &["grep", "SigBlk", "/proc/self/status"]);
+        assert_eq!(run.ends().code(), Some(0));
+        let mut said = String::new();
+        run.0.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+        said
+    };
+    assert_eq!(said(&field.prefix(&[])), said(&[]));
+    // What the command lets through comes to it, and it dies of it as it would alone.
+    let unblock = "import signal, time; signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM}); \
+                   open('ready', 'w').write('ready'); time.sleep(600)";
+    let mut run = begin(&field.prefix(&[]), &["python3", "-c", unblock]);
+    field.wait_for_file("ready", "ready");
+    run.send(Signal::TERM);
+    assert_eq!(run.ends().signal(), Some(15));
+}
+
+#[test]
 fn a_big_stream_passes_byte_for_byte_and_through_no_hand_of_ours() {
     let field = Field::new();
     let mut words = field.prefix(&[]);
@@ -144,6 +173,16 @@ fn other_descriptors_are_the_commands_alone() {
     let field = Field::new();
     let line =
         "($REAPD bash -c 'exec 3>&-; echo $$ >pid; exec sleep 600' 3>&1 >/dev/null) | (cat; echo eof >eof)";
+    let _run = Held::start(&mut field.shell(line));
+    let command = field.planted.pid_in(&field.path("pid"));
+    field.wait_for_file("eof", "eof");
+    assert!(field.planted.is_alive(command));
+}
+
+#[test]
+fn a_command_that_closes_its_output_and_lives_on_is_seen_to() {
+    let field = Field::new();
+    let line = "$REAPD bash -c 'exec >&-; echo $$ >pid; exec sleep 600' </dev/null | (cat; echo eof >eof)";
     let _run = Held::start(&mut field.shell(line));
     let command = field.planted.pid_in(&field.path("pid"));
     field.wait_for_file("eof", "eof");

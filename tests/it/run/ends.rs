@@ -72,6 +72,19 @@ fn what_a_command_leaves_behind_is_ended_and_named() {
 }
 
 #[test]
+fn whoever_ends_a_tree_can_be_told_from_it() {
+    let field = Field::new();
+    let line = "trap '' TERM; (sleep 600 </dev/null >/dev/null 2>&1) & exec true";
+    let mut run = Held::start(&mut field.run(&[], line));
+    let is_finish = |pid: &i32| {
+        let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        words.split(|byte| *byte == 0).nth(1) == Some(&b"finish"[..])
+    };
+    wait_for("reapd finish", || field.alive().iter().any(is_finish));
+    assert_eq!(run.ends().code(), Some(0));
+}
+
+#[test]
 fn leftovers_report_names_and_leaves() {
     let field = Field::new();
     let line = "sleep 600 >/dev/null 2>&1 & echo $! >left; exit 0";

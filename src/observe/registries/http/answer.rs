@@ -255,6 +255,8 @@ mod tests {
         assert_eq!(says(&http, 200, "{}"), Ok(Registered::Over("HTTP 200 without /result".into())));
         assert!(says(&http, 200, r#"{"result":null}"#).is_err());
         assert!(says(&http, 200, "{").is_err());
+        let loose = HttpRegistry { gone: vec![expect(200, None)], ..http.clone() };
+        assert!(says(&loose, 200, r#"{"result":null}"#).is_err(), "it may be alive");
         let number =
             HttpRegistry { gone: vec![expect(200, Some(("/ttl", Want::Equals("-1".into()))))], ..http };
         assert!(matches!(says(&number, 200, r#"{"ttl":-1}"#), Ok(Registered::Over(_))));

@@ -12,7 +12,10 @@ use crate::config::policy::{Expect, ExpectBody, Method, Server, Want};
 use crate::model::id::Pid;
 use crate::observe::processes::Scanner;
 
-const LIMIT: Duration = Duration::from_millis(400);
+/// Longer than a busy machine takes.
+const LIMIT: Duration = Duration::from_secs(10);
+/// For servers that never answer.
+const SHORT: Duration = Duration::from_millis(400);
 const NOW: Moment = Moment(1_000_000_000_000);
 
 /// What the server does once it has read a request.
@@ -96,19 +99,19 @@ fn registry(server: &Server) -> HttpRegistry {
 }
 
 /// A child of this very process.
-struct Helper(Child);
+struct Tool(Child);
 
-impl Helper {
-    fn start() -> Helper {
-        Helper::with(Stdio::null())
+impl Tool {
+    fn start() -> Tool {
+        Tool::with(Stdio::null())
     }
 
-    fn with(stdin: Stdio) -> Helper {
-        Helper(Command::new("sleep").arg("60").stdin(stdin).spawn().unwrap())
+    fn with(stdin: Stdio) -> Tool {
+        Tool(Command::new("sleep").arg("60").stdin(stdin).spawn().unwrap())
     }
 }
 
-impl Drop for Helper {
+impl Drop for Tool {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -132,11 +135,22 @@ fn ask(
     keys: &[&str],
     now: Moment,
 ) -> Vec<Known<Registered>> {
+    ask_within(LIMIT, servers, http, of, keys, now)
+}
+
+fn ask_within(
+    limit: Duration,
+    servers: &mut Servers,
+    http: &HttpRegistry,
+    of: u32,
+    keys: &[&str],
+    now: Moment,
+) -> Vec<Known<Registered>> {
     let table = table();
     let of = id(&table, of);
     let asks: Vec<Ask<'_>> =
         keys.iter().map(|key| Ask { name: "gw", http, of, key: key.as_bytes().as_bstr() }).collect();
-    servers.ask(&asks, &table, now, LIMIT, &mut |_| Ok("secret".into()))
+    servers.ask(&asks, &table, now, limit, &mut |_| Ok("secret".into()))
 }
 
 fn one(http: &HttpRegistry, of: u32) -> Known<Registered> {
@@ -162,7 +176,7 @@ fn of_session(request: &str) -> Then {
 
 #[test]
 fn all_keys_of_a_look_are_answered_over_tcp_and_unix_sockets() {
-    let helper = Helper::start();
+    let helper = Tool::start();
     let base = tempfile::tempdir().unwrap();
     let path = base.path().join("s.sock");
     let listener = UnixListener::bind(&path).unwrap();
@@ -195,7 +209,7 @@ fn keys_are_asked_together_and_eight_at_a_time() {
         drop(came.wait_while(count, |count| *count < 8).unwrap());
         Then::Send(whole("200 OK", ""))
     });
-    let helper = Helper::start();
+    let helper = Tool::start();
     let keys: Vec<String> = (0..20).map(|number| format!("k{number}")).collect();
     let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
     let said = ask(&mut Servers::default(), &registry(&server), helper.0.id(), &keys, NOW);
@@ -204,7 +218,7 @@ fn keys_are_asked_together_and_eight_at_a_time() {
 
 #[test]
 fn whatever_is_no_whole_answer_in_time_is_unknown_f11() {
-    let helper = Helper::start();
+    let helper = Tool::start();
     let huge = format!("HTTP/1.1 404 Not Found\r\ncontent-length: {}\r\n\r\n", 8 << 20).into_bytes();
     let head = b"HTTP/1.1 404 Not Found\r\ncontent-length: 31\r\n\r\n".to_vec();
     let half = [&head[..], br#"{"error":"no su"#].concat();
@@ -239,7 +253,9 @@ fn whatever_is_no_whole_answer_in_time_is_unknown_f11() {
         let then = Mutex::new(Some(then));
         let (server, _listener) =
             serve(move |_| then.lock().unwrap().take().unwrap_or_else(|| Then::Close(Vec::new())));
-        let said = one(&registry(&server), helper.0.id());
+        let limit = if why == "no answer in time" { SHORT } else { LIMIT };
+        let http = registry(&server);
+        let said = ask_within(limit, &mut Servers::default(), &http, helper.0.id(), &["a"], NOW).remove(0);
         let said = said.expect_err(name).to_string();
         assert!(said.contains(why), "{name}: {said}");
     }
@@ -257,7 +273,7 @@ fn a_redirect_is_not_followed() {
             of_session(request)
         }
     });
-    let helper = Helper::start();
+    let helper = Tool::start();
     assert!(one(&registry(&server), helper.0.id()).unwrap_err().what.contains("HTTP 302"));
     assert_eq!(asked.load(Ordering::SeqCst), 1);
 }
@@ -270,17 +286,17 @@ fn a_silent_server_is_waited_for_once_however_many_keys_there_are() {
         count.fetch_add(1, Ordering::SeqCst);
         Then::Stall(Vec::new())
     });
-    let helper = Helper::start();
+    let helper = Tool::start();
     let keys: Vec<String> = (0..100).map(|number| format!("k{number}")).collect();
     let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-    let said = ask(&mut Servers::default(), &registry(&server), helper.0.id(), &keys, NOW);
+    let said = ask_within(SHORT, &mut Servers::default(), &registry(&server), helper.0.id(), &keys, NOW);
     assert!(said.iter().all(|said| said.as_ref().is_err_and(|why| why.reason == Reason::Hung)), "{said:?}");
     assert!(asked.load(Ordering::SeqCst) <= 16, "{asked:?}");
 }
 
 #[test]
 fn where_nobody_listens_nothing_is_known() {
-    let helper = Helper::start();
+    let helper = Tool::start();
     let (server, listener) = serve(of_session);
     assert_eq!(one(&HttpRegistry { target: "/s/gone".into(), ..registry(&server) }, helper.0.id()), over());
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
@@ -297,14 +313,14 @@ fn where_nobody_listens_nothing_is_known() {
 #[cfg(target_os = "linux")]
 #[test]
 fn only_a_server_that_stands_above_the_process_is_believed_f11() {
-    let helper = Helper::start();
+    let helper = Tool::start();
     let (server, listener) = serve(of_session);
     let http = HttpRegistry { target: "/s/gone".into(), ..registry(&server) };
     assert_eq!(one(&http, helper.0.id()), over(), "the twin below its server");
     let refused = |of: u32| one(&http, of).unwrap_err().to_string();
     assert!(refused(std::process::id()).contains("another server"), "it is not below itself");
     assert!(refused(std::os::unix::process::parent_id()).contains("another server"), "nor are those above");
-    let sharing = Helper::with(Stdio::from(std::os::fd::OwnedFd::from(listener.try_clone().unwrap())));
+    let sharing = Tool::with(Stdio::from(std::os::fd::OwnedFd::from(listener.try_clone().unwrap())));
     assert!(refused(helper.0.id()).contains("another server"), "a sibling may have accepted it");
     drop(sharing);
     assert_eq!(one(&http, helper.0.id()), over());
@@ -313,7 +329,7 @@ fn only_a_server_that_stands_above_the_process_is_believed_f11() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_server_that_is_younger_or_another_one_by_now_is_not_believed_f11() {
-    let helper = Helper::start();
+    let helper = Tool::start();
     let table = table();
     let of = id(&table, helper.0.id());
     let us = id(&table, std::process::id());
@@ -352,9 +368,53 @@ fn a_server_that_was_replaced_while_it_was_asked_is_not_believed_f11() {
         Then::Send(whole("404 Not Found", r#"{"error":"no such session"}"#))
     });
     *slot.lock().unwrap() = Some(listener);
-    let helper = Helper::start();
+    let helper = Tool::start();
     let said = one(&registry(&server), helper.0.id()).unwrap_err().to_string();
     assert!(said.contains("changed while it was asked"), "{said}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_sibling_that_was_handed_the_connection_is_not_believed_f11() {
+    use std::io::IoSlice;
+    use std::mem::MaybeUninit;
+    use std::os::fd::{AsFd as _, OwnedFd};
+    use std::os::unix::net::UnixStream;
+
+    use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+
+    // As the workers of a cluster are, whose first process alone listens.
+    let (mut ours, theirs) = UnixStream::pair().unwrap();
+    let worker = "import socket, time\nline = socket.socket(fileno=0)\nline.send(b'r')\nwhile True:\n  kept = socket.recv_fds(line, 1, 1)\n  line.send(b'x')";
+    let mut sibling = Command::new("python3");
+    let sibling =
+        Tool(sibling.args(["-c", worker]).stdin(Stdio::from(OwnedFd::from(theirs))).spawn().unwrap());
+    ours.read_exact(&mut [0]).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let hands_on = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let inside = Arc::clone(&hands_on);
+    std::thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            if inside.load(Ordering::SeqCst) {
+                let mut room = [MaybeUninit::uninit(); 64];
+                let mut handed = SendAncillaryBuffer::new(&mut room);
+                let connection = [stream.as_fd()];
+                assert!(handed.push(SendAncillaryMessage::ScmRights(&connection)));
+                sendmsg(&ours, &[IoSlice::new(b"x")], &mut handed, SendFlags::empty()).unwrap();
+                ours.read_exact(&mut [0]).unwrap();
+            }
+            std::thread::spawn(move || drop(chat(stream, &of_session)));
+        }
+    });
+    let server = Server::Tcp { host: "127.0.0.1".into(), port };
+    let http = HttpRegistry { target: "/s/gone".into(), ..registry(&server) };
+    let tool = Tool::start();
+    assert_eq!(one(&http, tool.0.id()), over(), "the twin whose server keeps its connections to itself");
+    hands_on.store(true, Ordering::SeqCst);
+    let said = one(&http, tool.0.id()).unwrap_err().to_string();
+    assert!(said.contains("another server answers there"), "{said}");
+    drop(sibling);
 }
 
 #[test]
@@ -382,7 +442,7 @@ fn the_living_are_asked_about_no_more_often_than_every_and_an_end_is_never_an_ol
     });
     let every = Duration::from_mins(1);
     let http = HttpRegistry { every, ..registry(&server) };
-    let helper = Helper::start();
+    let helper = Tool::start();
     let mut servers = Servers::default();
     let count = |servers: &mut Servers, now: Moment| {
         let said = ask(servers, &http, helper.0.id(), &["alive", "gone", "other"], now);
@@ -428,7 +488,7 @@ fn one_list_answers_for_all_keys() {
         gone: Vec::new(),
         ..registry(&server)
     };
-    let helper = Helper::start();
+    let helper = Tool::start();
     let said = ask(&mut Servers::default(), &http, helper.0.id(), &["a", "c", "/tmp/x"], NOW);
     let absent = Ok(Registered::NotListed { others: 2 });
     assert_eq!(said, [ALIVE, absent.clone(), absent]);
@@ -443,7 +503,7 @@ fn a_secret_that_cannot_be_read_asks_nobody() {
     });
     let headers = vec![("Authorization".to_owned(), "Bearer {file:/t}".to_owned())];
     let http = HttpRegistry { headers, ..registry(&server) };
-    let helper = Helper::start();
+    let helper = Tool::start();
     assert_eq!(one(&http, helper.0.id()), ALIVE);
     let table = table();
     let of = id(&table, helper.0.id());
