@@ -179,11 +179,12 @@ fn who_was_moved_into_the_cgroup_is_never_touched() {
     if !is_possible(&field) {
         return;
     }
-    let mut stranger = Held::start(field.planted.command("sleep").arg("600").stdin(Stdio::null()));
     let line = "(trap '' TERM; exec sleep 600) >/dev/null 2>&1 & echo $! >left; cat";
     let mut run = Held::start(piped(&mut field.run(&[], line)));
     let left = field.planted.pid_in(&field.path("left"));
     let directory = directory(&field);
+    // Younger than the run, and a child of the run's holder, which this test is.
+    let mut stranger = Held::start(field.planted.command("sleep").arg("600").stdin(Stdio::null()));
     // The kernel lets root and the owner of a delegated cgroup do that.
     fs::write(directory.join("cgroup.procs"), stranger.pid().to_string()).unwrap();
     assert!(numbers(&directory).contains(&stranger.pid()));
