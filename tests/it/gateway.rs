@@ -10,6 +10,7 @@ use crate::desk::{Desk, text};
 use crate::planted::wait_for;
 
 /// Returns a Python that has the `mcp` package, or says why the test is skipped.
+#[expect(clippy::print_stderr, reason = "who reads the tests' output must know what was not tested")]
 fn python_with_mcp() -> Option<PathBuf> {
     let named = std::env::var_os("REAPD_MCP_PYTHON").map(PathBuf::from);
     let python = named.unwrap_or_else(|| "python3".into());

@@ -628,8 +628,30 @@ fn sweeps_remove_what_is_long_over_and_nothing_else() {
         fs::write(office.directory().join(name), content).unwrap();
         fs::set_permissions(office.directory().join(name), fs::Permissions::from_mode(0o600)).unwrap();
     }
+    // What killed runs leave behind: one that nobody can come under any more, one of another boot, and one that runs.
+    let held = fs::read_to_string(office.directory().join("held.json")).unwrap();
+    let held: serde_json::Value = serde_json::from_str(&held).unwrap();
+    let run = |id: &str, start: u64, boot: Option<&str>| {
+        let mut lease = held.clone();
+        lease["id"] = id.into();
+        lease["covers"] = serde_json::json!({});
+        lease["run"] = serde_json::json!({
+            "watcher": { "pid": std::process::id(), "start": start },
+            "command": null, "leftovers": "reap", "channel": "stdio",
+        });
+        if let Some(boot) = boot {
+            lease["holder"]["boot"] = boot.into();
+        }
+        fs::write(office.directory().join(format!("{id}.json")), lease.to_string()).unwrap();
+    };
+    run("run-killed", 1, None);
+    run("run-elsewhere", 1, Some("another"));
+    run("run-on", held["holder"]["start"].as_u64().unwrap(), None);
     let long_ago = SystemTime::now() - Duration::from_hours(2);
     for name in [
+        "run-killed.json",
+        "run-elsewhere.json",
+        "run-on.json",
         "old.json",
         &format!("{covers}.json"),
         "held.json",
@@ -651,7 +673,7 @@ fn sweeps_remove_what_is_long_over_and_nothing_else() {
     assert_eq!(names(), before, "a dry run writes nothing");
     let said = office.sweep(&["--once", "--yes"]);
     let gone: Vec<String> = before.difference(&names()).cloned().collect();
-    assert_eq!(gone, [".none.lock", ".x.1.tmp", "old.json"], "{}", text(&said));
+    assert_eq!(gone, [".none.lock", ".x.1.tmp", "old.json", "run-killed.json"], "{}", text(&said));
 }
 
 fn all_below(root: i32) -> BTreeSet<i32> {

@@ -41,7 +41,9 @@ pub fn all(around: &Surroundings, scope: Scope) -> Vec<LeaseDirectory> {
 
 fn named(around: &Surroundings) -> Option<PathBuf> {
     let path = around.absolute(VARIABLE)?;
-    (!around.is_root() || is_roots_alone(&path).unwrap_or(false)).then_some(path)
+    // Before its first lease it need not be there; whoever may make it decides.
+    let there = path.ancestors().find(|above| above.symlink_metadata().is_ok())?;
+    (!around.is_root() || is_roots_alone(there).unwrap_or(false)).then_some(path)
 }
 
 fn usual(around: &Surroundings) -> PathBuf {
@@ -86,7 +88,21 @@ mod tests {
 
     #[test]
     fn root_takes_no_directory_that_somebody_else_could_change() {
-        let own = own(&Surroundings::of(&[(VARIABLE, "/proc/self/nowhere"), ("XDG_RUNTIME_DIR", "/x")], 0));
-        assert_eq!(own.path, Path::new("/run/reapd/leases/0"));
+        let path = |named: &Path| {
+            let named = named.to_str().unwrap();
+            own(&Surroundings::of(&[(VARIABLE, named), ("XDG_RUNTIME_DIR", "/x")], 0)).path
+        };
+        let usual = Path::new("/run/reapd/leases/0");
+        assert_eq!(path(Path::new("relative")), usual);
+        let base = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(base.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+        assert_eq!(path(base.path()), usual);
+        assert_eq!(path(&base.path().join("not/yet/there")), usual, "somebody else could make it");
+        if rustix::process::geteuid().is_root() {
+            let ours = tempfile::tempdir().unwrap();
+            assert_eq!(path(ours.path()), ours.path());
+            let later = ours.path().join("not/yet/there");
+            assert_eq!(path(&later), later, "nobody but root can make it");
+        }
     }
 }

@@ -14,9 +14,10 @@ use crate::app::place::Surroundings;
 use crate::config::policy::Config;
 use crate::judge::Ledger;
 use crate::judge::leased::{State, covered, state};
-use crate::model::id::Uid;
+use crate::model::id::{Start, Uid};
 use crate::model::lease::{Bound, Lease, LeaseId, Release};
 use crate::model::look::Look;
+use crate::model::table::Row;
 use crate::observe;
 
 /// Nothing younger is removed: somebody may be about to use it, or wait for its end.
@@ -50,7 +51,15 @@ pub fn tidy(around: &Surroundings, eyes: &mut dyn Eyes, config: &Config, ledger:
         // As the look read it, whole and at the same time as the processes.
         let seen = look.snapshot.leases.get(Uid(at.owner), &lease.id).filter(|seen| seen.file == lease.file);
         let is_over = seen.is_some_and(|seen| {
-            let over = matches!(state(seen, &look, ledger, &config.confirm), State::Over { .. });
+            let over = match state(seen, &look, ledger, &config.confirm) {
+                State::Over { .. } => true,
+                // What a killed `reapd run` leaves behind: nobody can come under it any more.
+                State::Held { .. } => seen
+                    .run
+                    .as_ref()
+                    .is_some_and(|run| look.snapshot.table.get(run.watcher).is_none_or(Row::is_gone)),
+                State::Unknown(_) => false,
+            };
             let covered = covered(seen, &look);
             over && covered.roots.is_empty() && covered.all.is_empty() && covered.spared.is_empty()
         });
@@ -70,12 +79,14 @@ fn is_old(modified: SystemTime) -> bool {
 
 /// Says whether a look is worth its cost.
 fn may_be_over(lease: &Lease) -> bool {
+    let is_nobody = |pid, start: Option<Start>| match observe::bearer(pid) {
+        Ok(Some(row)) => row.is_gone() || start.is_some_and(|start| start != row.id.start),
+        Ok(None) => true,
+        Err(_) => false,
+    };
     let is_gone = || {
-        lease.holder.as_ref().is_none_or(|holder| match observe::bearer(holder.pid) {
-            Ok(Some(row)) => row.is_gone() || holder.start.is_some_and(|start| start != row.id.start),
-            Ok(None) => true,
-            Err(_) => false,
-        })
+        lease.holder.as_ref().is_none_or(|holder| is_nobody(holder.pid, holder.start))
+            || lease.run.as_ref().is_some_and(|run| is_nobody(run.watcher.pid, Some(run.watcher.start)))
     };
     match (&lease.release, lease.bound) {
         (Release::Released(_), _) | (Release::Open, Bound::Ttl(_)) => true,
