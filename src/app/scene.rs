@@ -11,6 +11,7 @@ use super::memory::valid_marks;
 use super::signals;
 use super::teardown::{Admission, Came, Event, Interrupt, Scene};
 use super::trouble::chain;
+use crate::act::cgroup::Group;
 use crate::act::processes::Sight as Newcomer;
 use crate::config::policy::Config;
 use crate::judge::Ledger;
@@ -186,6 +187,18 @@ impl Scene for Stand<'_, '_> {
         adopters(&self.look, teardown.judgement.root)
     }
 
+    fn group(&mut self, teardown: &Teardown) -> Option<(String, Group)> {
+        if self.by == By::Resumed {
+            return None;
+        }
+        let root = teardown.judgement.root;
+        let mut own = self.verdicts.leased.trees.iter().filter(|lease| lease.root == root);
+        // A tree of two leases is in two minds about whose cgroup it is.
+        let (Some(lease), None) = (own.next(), own.next()) else { return None };
+        let cgroup = lease.cgroup.as_ref()?;
+        Some((cgroup.path.clone(), Group::open(cgroup, &lease.lease, lease.owner).ok()?))
+    }
+
     fn fresh(&mut self, teardown: &Teardown, known: &[Member], gone: &[ProcessId]) -> Known<Membership> {
         let snapshot =
             self.eyes.table().map_err(|trouble| Unknown::new(Reason::Starved, trouble.to_string()))?;
@@ -217,6 +230,9 @@ impl Scene for Stand<'_, '_> {
         if self.by == By::Resumed {
             return Admission::Spare("taken up after a crash: recorded members only".to_owned());
         }
+        if came == Came::Group && self.look.snapshot.table.get(newborn.id).is_some() {
+            return Admission::Spare("in the tree's cgroup, and judged for its own sake".to_owned());
+        }
         let facts = self.ask(&Question::Facts(newborn.id)).and_then(|answer| {
             let Answer::Facts(facts) = answer else { return Err(misfit()) };
             Ok(*facts)
@@ -232,6 +248,7 @@ impl Scene for Stand<'_, '_> {
             })
         });
         let joined = match came {
+            Came::Group => Joined::Cgroup,
             Came::Below(_) => Joined::Descendant,
             Came::Session(_) => Joined::Session,
         };
@@ -258,6 +275,10 @@ impl Scene for Stand<'_, '_> {
             }
             Event::Signalled { root, signal, to } => {
                 (Entry::Signalled { root, signal, to: to.to_vec() }, Durability::Handed)
+            }
+            Event::GroupKilled { root, cgroup, members } => {
+                let (cgroup, members) = (cgroup.to_owned(), members.to_vec());
+                (Entry::GroupKilled { root, cgroup, members }, Durability::Handed)
             }
             Event::SeenGone { root, ids } => {
                 (Entry::SeenGone { root, ids: ids.to_vec() }, Durability::Handed)

@@ -119,7 +119,10 @@ fn end<'a>(story: &Story<'a>) -> End<'a> {
         .find_map(|entry| match &entry.event {
             Event::Outcome { report } => Some(End::Report(report)),
             Event::Abandoned { why, .. } => Some(End::Abandoned(why)),
-            Event::Intent { .. } | Event::Signalled { .. } | Event::SeenGone { .. } => None,
+            Event::Intent { .. }
+            | Event::Signalled { .. }
+            | Event::GroupKilled { .. }
+            | Event::SeenGone { .. } => None,
         })
         .unwrap_or(End::Open)
 }
@@ -213,6 +216,7 @@ fn by(intent: &Entry) -> Option<By> {
     match &intent.event {
         Event::Intent { by, .. } => Some(*by),
         Event::Signalled { .. }
+        | Event::GroupKilled { .. }
         | Event::SeenGone { .. }
         | Event::Outcome { .. }
         | Event::Abandoned { .. } => None,

@@ -6,6 +6,7 @@
 
 use std::time::{Duration, Instant};
 
+use crate::act::cgroup::Group;
 use crate::act::processes::{self, Held, Sight};
 use crate::model::id::ProcessId;
 use crate::model::known::Known;
@@ -19,6 +20,7 @@ use walk::Adopters;
 
 mod climb;
 mod close;
+mod group;
 mod send;
 mod walk;
 
@@ -49,6 +51,12 @@ pub trait Scene {
     /// Lets a newborn process of a tree join, or not; see [`crate::plan::teardown::admit`].
     fn admit(&mut self, teardown: &Teardown, newborn: &Sight, came: Came) -> Admission;
 
+    /// Returns the cgroup that `reapd run` made for a tree, open, with its path; nothing where there is none.
+    fn group(&mut self, teardown: &Teardown) -> Option<(String, Group)> {
+        let _ = teardown;
+        None
+    }
+
     /// Writes an event to the journal. Without a record of the intent there is no signal. Where a later event cannot
     /// be written the tree is finished all the same, and no further one is begun.
     fn record(&mut self, event: &Event<'_>) -> Result<(), String>;
@@ -64,6 +72,8 @@ pub trait Scene {
 pub enum Came {
     /// A held member is, or was a moment ago, its parent.
     Below(ProcessId),
+    /// It is in the cgroup that `reapd run` made for the tree, and a reaper or a member is its parent.
+    Group,
     /// A reaper adopted it, and it is in a session that a member leads and this held member is in.
     Session(ProcessId),
 }
@@ -90,6 +100,15 @@ pub enum Event<'a> {
         signal: Signal,
         /// To whom; those that were refused it or were gone are not among them.
         to: &'a [ProcessId],
+    },
+    /// Everybody in the tree's own cgroup is about to be killed at once.
+    GroupKilled {
+        /// The root of their tree.
+        root: ProcessId,
+        /// The cgroup.
+        cgroup: &'a str,
+        /// Who is in it.
+        members: &'a [ProcessId],
     },
     /// These were seen gone.
     SeenGone {

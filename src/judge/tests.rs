@@ -150,6 +150,11 @@ fn a_units_main_process_is_kept_b02_b44() {
         .process(40, 1)
         .facts(40, |facts| facts.cgroup = Ok(unit.into()));
     assert!(is_suspect(&one(&beside, &greedy())));
+    // The cgroup that `reapd run` makes inside of the unit's holds helpers only.
+    let run = beside.clone().facts(ROOT, |facts| facts.cgroup = Ok(format!("{unit}/reapd-run-a").into()));
+    assert!(is_suspect(&one(&run, &greedy())));
+    let inner = beside.clone().facts(ROOT, |facts| facts.cgroup = Ok(format!("{unit}/inner").into()));
+    kept_by("unit", Says::Yes, &inner);
     let elsewhere = in_unit(&[("SYSTEMD_EXEC_PID", "40")]).process(40, 1);
     kept_by("unit", Says::Yes, &elsewhere);
     // A corpse keeps nobody's place, and whoever is younger than the leftover only took over the number.

@@ -139,7 +139,7 @@ fn unit(case: &Case<'_>) -> Found<Finding> {
             let Some(row) = case.look.snapshot.table.at(pid).filter(|row| !row.is_gone()) else {
                 return Ok(Finding::yes(format!("it may be the main process of {service}")));
             };
-            let lives_there = known(&case.facts(row.id)?.cgroup)? == cgroup;
+            let lives_there = home(known(&case.facts(row.id)?.cgroup)?.as_bstr()) == home(cgroup.as_bstr());
             Ok(if lives_there && row.id.start <= case.root.id.start {
                 Finding::no(format!("{service} has another main process, {pid}"))
             } else {
@@ -148,6 +148,14 @@ fn unit(case: &Case<'_>) -> Found<Finding> {
         }
         Some(_) => Ok(Finding::yes(format!("it is the main process of {service}; {manager} keeps it"))),
         None => Ok(Finding::yes(format!("it may be the main process of {service}"))),
+    }
+}
+
+/// Returns a cgroup without those that `reapd run` makes inside of it, in which only helpers are.
+fn home(cgroup: &BStr) -> &BStr {
+    match cgroup.rsplitn_str(2, "/").collect::<Vec<_>>()[..] {
+        [last, above] if last.starts_with(b"reapd-run-") => home(above.as_bstr()),
+        _ => cgroup,
     }
 }
 

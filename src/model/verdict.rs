@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::evidence::{Cause, Evidence};
 use super::id::{Identity, ProcessId, Uid};
 use super::known::Known;
-use super::lease::LeaseId;
+use super::lease::{Cgroup, LeaseId};
 use super::moment::Moment;
 
 /// The verdict on one tree under one policy.
@@ -172,4 +172,6 @@ pub struct TreeLease {
     pub lease: LeaseId,
     /// The cookie of whom it covers.
     pub cookie: Option<BString>,
+    /// The cgroup that `reapd run` made for it.
+    pub cgroup: Option<Cgroup>,
 }

@@ -5,6 +5,7 @@
 
 mod cookies;
 mod directory;
+mod group;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::ffi::OsStrExt as _;
@@ -14,7 +15,7 @@ use bstr::BString;
 
 use crate::model::id::{ProcessId, Uid};
 use crate::model::known::{Known, Reason, Unknown};
-use crate::model::lease::Leases;
+use crate::model::lease::{LeaseId, Leases};
 use crate::model::look::{Arguments, Gap};
 use crate::model::table::Table;
 
@@ -22,6 +23,7 @@ use super::aside::{Aside, Reply, Request};
 use cookies::Cookies;
 
 pub(super) use directory::{Directories, Found, Place};
+pub(super) use group::Grouping;
 
 /// A directory that hung is asked again after so many looks only: each would cost every look a deadline.
 const TURNS: u32 = 10;
@@ -95,6 +97,34 @@ impl Leasing {
         leases.list.sort_by(|one, other| (one.file.owner, &one.id).cmp(&(other.file.owner, &other.id)));
         leases.faulty.sort_by(|one, other| (one.owner, &one.stem).cmp(&(other.owner, &other.stem)));
         (leases, gaps)
+    }
+
+    /// Returns who is in the cgroup of which run, and where that could not be read.
+    pub(super) fn grouped(
+        leases: &Leases,
+        table: &Table,
+        aside: &mut Aside,
+    ) -> (BTreeMap<ProcessId, LeaseId>, Vec<Gap>) {
+        let (mut found, mut gaps) = (BTreeMap::new(), Vec::new());
+        let asked: Vec<(&LeaseId, Grouping)> =
+            leases.list.iter().filter_map(|lease| Some((&lease.id, Grouping::of(lease)?))).collect();
+        if asked.is_empty() {
+            return (found, gaps);
+        }
+        let requests: Vec<Request> = asked.iter().map(|(_, one)| Request::Group(one.clone())).collect();
+        let replies = aside.ask(&requests);
+        for ((lease, _), reply) in asked.into_iter().zip(replies) {
+            match reply.and_then(Reply::group) {
+                Ok(numbers) => {
+                    let rows = numbers.into_iter().filter_map(|pid| table.at(pid));
+                    found.extend(rows.map(|row| (row.id, lease.clone())));
+                }
+                Err(why) => {
+                    gaps.push(Gap { source: format!("the cgroup of lease {lease}"), why, cure: None });
+                }
+            }
+        }
+        (found, gaps)
     }
 
     /// Returns the cookies of everybody in scope whose user has a lease. Without any lease nobody is read.

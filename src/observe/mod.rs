@@ -180,8 +180,11 @@ impl Observer {
         let found = found.unwrap_or_else(|| self.aside.ask(&directories));
         let (mut leases, blind) = self.leasing.take(found);
         leases.cookies = self.leasing.carriers(&leases, &table, &arguments, &mut self.aside);
+        let (grouped, unread_groups) = Leasing::grouped(&leases, &table, &mut self.aside);
+        leases.grouped = grouped;
         let mut gaps = processes::gaps();
         gaps.extend(blind);
+        gaps.extend(unread_groups);
         if unread > 0 {
             gaps.push(Gap {
                 source: Gap::UNREAD.into(),

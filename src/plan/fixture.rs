@@ -13,7 +13,7 @@ use crate::config::policy::{
 use crate::model::facts::{Executable, Facts};
 use crate::model::id::{BootId, FileId, Identity, Pid, ProcessId, Start, Uid};
 use crate::model::known::{Known, Reason, Unknown};
-use crate::model::lease::{COOKIE, LeaseId, Leases};
+use crate::model::lease::{COOKIE, Cgroup, LeaseId, Leases};
 use crate::model::look::{Look, Own, Scope, Snapshot};
 use crate::model::moment::{Clocks, Moment};
 use crate::model::plan::{Ladder, Member, Rung, Signal};
@@ -87,6 +87,13 @@ impl World {
         self.fact(pid, |facts| facts.env = Ok(BTreeMap::from([(COOKIE.into(), cookie.into())])))
     }
 
+    /// A process is in the cgroup of a lease, and carries no cookie.
+    pub(super) fn grouped(&mut self, pid: i32, lease: &str) -> &mut World {
+        let id = self.id(pid);
+        self.leases.grouped.insert(id, LeaseId::new(lease).unwrap());
+        self.fact(pid, |facts| facts.cgroup = Ok(format!("/reapd-run-{lease}").into()))
+    }
+
     /// A lease that holds claims whoever carries its name, as long as these keep it.
     pub(super) fn claim(&mut self, lease: &str, keepers: &[i32]) -> &mut World {
         let claim = Claim {
@@ -108,6 +115,10 @@ impl World {
             owner: Uid(1000),
             lease: LeaseId::new(lease).unwrap(),
             cookie: Some(lease.into()),
+            cgroup: Some(Cgroup {
+                path: format!("/reapd-run-{lease}"),
+                file: crate::model::id::FileId { dev: 1, ino: 2 },
+            }),
         };
         self.verdicts.leased.trees.push(lease);
         self

@@ -9,7 +9,7 @@ use crate::model::escape::escape;
 use crate::model::facts::Facts;
 use crate::model::id::{Pid, ProcessId};
 use crate::model::known::{Known, Reason, Unknown};
-use crate::model::lease::COOKIE;
+use crate::model::lease::{COOKIE, Cgroup};
 use crate::model::look::{Look, Scope};
 use crate::model::ownership::{ancestors, descendants};
 use crate::model::plan::Joined;
@@ -85,7 +85,8 @@ impl<'a> Gates<'a> {
     }
 
     /// Keeps out whom another lease than the tree's own names, or may name: its cookie, or itself. A lease whose holder and watcher
-    /// all go with the tree owns nothing outside of it. One that comes by the tree's cookie must carry it still.
+    /// all go with the tree owns nothing outside of it. One that comes by the tree's cookie must carry it still, and
+    /// by its cgroup be in it still.
     pub(super) fn pass_leases(
         &self,
         id: ProcessId,
@@ -102,6 +103,17 @@ impl<'a> Gates<'a> {
             })
         {
             return Err("it does not carry the cookie of the tree's lease any more".to_owned());
+        }
+        if joined == Joined::Cgroup
+            && !self.ground.own_leases().any(|lease| {
+                let is_there = |own: &Cgroup| {
+                    own.is_of(&lease.lease)
+                        && facts.cgroup.as_ref().is_ok_and(|now| *now == own.path.as_str())
+                };
+                lease.cgroup.as_ref().is_some_and(is_there) && facts.uid == Ok(lease.owner)
+            })
+        {
+            return Err("it is not in the cgroup of the tree's lease any more".to_owned());
         }
         // Its lease may stand in a directory or a file that could not be read.
         if let Some(cookie) = cookie

@@ -1,6 +1,8 @@
 //! `reapd run`: as if it were not there, and nothing left when nobody is.
 
 mod bare;
+#[cfg(target_os = "linux")]
+mod cgroup;
 mod ends;
 mod terminal;
 mod torture;

@@ -184,6 +184,12 @@ impl Held {
 
     /// Sends one signal to this one process, right after checking once more that it is surely the recorded one.
     pub fn signal(&self, signal: Signal) -> Result<(), SignalError> {
+        self.check()?;
+        self.handle.send(signal)
+    }
+
+    /// Checks that it is there, and surely the recorded one.
+    pub fn check(&self) -> Result<(), SignalError> {
         let current = self.handle.current().map_err(|lost| match lost {
             Lost::Gone => SignalError::Gone,
             Lost::Unreadable(error) => SignalError::Failed(error),
@@ -194,7 +200,7 @@ impl Held {
         if !self.identity.is_surely(&as_identity(&self.identity.boot, &current)) {
             return Err(SignalError::IdentityChanged);
         }
-        self.handle.send(signal)
+        Ok(())
     }
 
     /// Says whether the process was seen gone: absent, or a zombie without live threads.

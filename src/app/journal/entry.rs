@@ -51,6 +51,15 @@ pub enum Event {
         /// To whom.
         to: Vec<ProcessId>,
     },
+    /// Everybody in the cgroup that `reapd run` made for this tree is killed at once; all of them are members.
+    GroupKilled {
+        /// The tree.
+        root: ProcessId,
+        /// The cgroup, as in `/proc/PID/cgroup`.
+        cgroup: String,
+        /// Who was in it.
+        members: Vec<ProcessId>,
+    },
     /// These were seen gone.
     SeenGone {
         /// The tree.
@@ -77,9 +86,10 @@ impl Event {
     pub fn root(&self) -> ProcessId {
         match self {
             Event::Intent { teardown, .. } => teardown.judgement.root,
-            Event::Signalled { root, .. } | Event::SeenGone { root, .. } | Event::Abandoned { root, .. } => {
-                *root
-            }
+            Event::GroupKilled { root, .. }
+            | Event::Signalled { root, .. }
+            | Event::SeenGone { root, .. }
+            | Event::Abandoned { root, .. } => *root,
             Event::Outcome { report } => report.root,
         }
     }

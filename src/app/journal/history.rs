@@ -100,7 +100,10 @@ impl Story<'_> {
                         report.members.iter().filter(|member| member.gone.is_some()).map(|member| member.id),
                     );
                 }
-                Event::Intent { .. } | Event::Signalled { .. } | Event::Abandoned { .. } => {}
+                Event::Intent { .. }
+                | Event::Signalled { .. }
+                | Event::GroupKilled { .. }
+                | Event::Abandoned { .. } => {}
             }
         }
         gone
@@ -112,7 +115,9 @@ impl Story<'_> {
             || self.teardown.members.iter().any(|member| member.identity.id.pid == pid)
             || self.events.iter().any(|entry| match &entry.event {
                 Event::Outcome { report } => report.members.iter().any(|member| member.id.pid == pid),
-                Event::Signalled { to, .. } => to.iter().any(|id| id.pid == pid),
+                Event::Signalled { to, .. } | Event::GroupKilled { members: to, .. } => {
+                    to.iter().any(|id| id.pid == pid)
+                }
                 Event::Intent { .. } | Event::SeenGone { .. } | Event::Abandoned { .. } => false,
             })
     }

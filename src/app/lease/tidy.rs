@@ -8,6 +8,7 @@ use rustix::fs::AtFlags;
 use super::list::questions;
 use super::place;
 use super::store::Store;
+use crate::act::cgroup::Group;
 use crate::app::look::{Eyes, gather};
 use crate::app::place::Surroundings;
 use crate::config::policy::Config;
@@ -63,6 +64,10 @@ pub fn tidy(around: &Surroundings, eyes: &mut dyn Eyes, config: &Config, ledger:
             over && covered.roots.is_empty() && covered.all.is_empty() && covered.spared.is_empty()
         });
         if is_over {
+            if let Some(cgroup) = lease.run.as_ref().and_then(|run| run.cgroup.as_ref()) {
+                // Its watcher was killed. The kernel keeps one that somebody is in.
+                let _ = Group::remove(cgroup, &lease.id, Uid(at.owner));
+            }
             let _ = store.remove_unchanged(&lease.id, &lease.file);
         }
     }

@@ -22,6 +22,10 @@ impl Watch<'_> {
         let_go_of_streams();
         let was_asked = matches!(self.asking, Asking::Running { .. });
         let settled = self.settle(signals, was_asked);
+        // Whoever is left in it keeps it, until a later run or a sweep.
+        if let Some(place) = &self.place {
+            place.remove();
+        }
         match settled {
             Settled::Clean => {
                 if let Some(record) = &self.record {

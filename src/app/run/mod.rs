@@ -10,9 +10,13 @@ mod container;
 mod end;
 mod family;
 mod finish;
+#[cfg_attr(target_os = "macos", path = "groupless.rs")]
+mod group;
 mod inherited;
 mod record;
 mod signals;
+#[cfg(target_os = "linux")]
+mod spawn;
 mod watch;
 mod words;
 
@@ -33,6 +37,7 @@ pub use finish::{FINISHING, finish};
 
 use caller::{Caller, Started};
 use channel::Streams;
+use group::Own;
 use record::{HeldBy, Record};
 use signals::Signals;
 use watch::{Command as Watched, Group, Watch};
@@ -123,6 +128,8 @@ fn start(order: &Order) -> ExitCode {
             None
         }
     };
+    let mut record = record;
+    let place = record.as_mut().filter(|_| order.way == Way::Watch).and_then(place);
     let (record, words) = write(order, record);
     let mut command = command(order, &words, record.as_ref());
     if order.way == Way::Exec {
@@ -133,13 +140,13 @@ fn start(order: &Order) -> ExitCode {
     let signals = match Signals::listen() {
         Ok(signals) => signals,
         Err(error) => {
+            leave(place);
             // Without signals nothing can be watched; the command runs all the same.
             tell(order, || format!("cannot watch ({error}): the command runs alone"));
             inherited::restore(&mut command, inherited::pipe(), None);
             return unstarted(order, record.as_ref(), &command.exec());
         }
     };
-    inherited::restore(&mut command, signals.ignored.clone(), signals.blocked);
     #[cfg(target_os = "linux")]
     {
         // A kernel that refuses leaves us with the direct children; the lease covers the others.
@@ -147,12 +154,21 @@ fn start(order: &Order) -> ExitCode {
     }
     let has_terminal = own.as_ref().is_some_and(|row| row.tty != 0);
     let group = if has_terminal { Group::Shared } else { Group::Own };
-    if group == Group::Own {
-        command.process_group(0);
-    }
-    let child = match command.spawn() {
-        Ok(child) => child,
-        Err(error) => return unstarted(order, record.as_ref(), &error),
+    let placed = record
+        .as_ref()
+        .zip(place.as_ref())
+        .and_then(|(record, place)| place.start(&words, record.id(), &signals, group));
+    // Where it could not be started there, it is started as ever, which says what is wrong with it.
+    let place = match placed {
+        Some(_) => place,
+        None => leave(place),
+    };
+    let pid = match placed {
+        Some(pid) => pid,
+        None => match spawn(&mut command, &signals, group) {
+            Ok(pid) => pid,
+            Err(error) => return unstarted(order, record.as_ref(), &error),
+        },
     };
     drop(command);
     inherited::close(foreign);
@@ -160,16 +176,41 @@ fn start(order: &Order) -> ExitCode {
         // Nothing is told from them, and whoever has the far ends is to see the command alone.
         watch::let_go_of_streams();
     }
-    let Some(pid) = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw) else {
-        return ExitCode::from(end::OWN_FAULT);
-    };
     if let (Some(record), Some(id)) = (&record, identity(pid))
-        && let Err(error) = record.started(id)
+        && let Err(error) = record.started(id, place.as_ref().map(Own::cgroup))
     {
         tell(order, || format!("the lease does not name the command ({})", chain(&error)));
     }
     let root = own.map(|row| row.id);
-    Watch::new(order, Watched { pid, group }, users.streams, users.caller, root, hangup, record).run(&signals)
+    Watch::new(order, Watched { pid, group }, users.streams, users.caller, root, hangup, record)
+        .over(place)
+        .run(&signals)
+}
+
+/// Makes a cgroup for the command, where we may, and notes it in the lease.
+fn place(record: &mut Record) -> Option<Own> {
+    let own = Own::make(record.id())?;
+    record.note_cgroup(own.cgroup());
+    Some(own)
+}
+
+/// Removes a cgroup that nobody was started in.
+fn leave(place: Option<Own>) -> Option<Own> {
+    if let Some(place) = place {
+        place.remove();
+    }
+    None
+}
+
+/// Starts a command the usual way.
+fn spawn(command: &mut Command, signals: &Signals, group: Group) -> std::io::Result<rustix::process::Pid> {
+    inherited::restore(command, signals.ignored.clone(), signals.blocked);
+    if group == Group::Own {
+        command.process_group(0);
+    }
+    let child = command.spawn()?;
+    let pid = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw);
+    pid.ok_or_else(|| std::io::Error::from_raw_os_error(libc::EAGAIN))
 }
 
 /// Makes a lease, where one means something.

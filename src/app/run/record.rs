@@ -10,7 +10,7 @@ use crate::app::lease::store::{self, Store, StoreError};
 use crate::app::lease::{identity, place};
 use crate::app::place::Surroundings;
 use crate::model::id::{Pid, ProcessId};
-use crate::model::lease::{Bound, Holder, Lease, LeaseId, Release, Run, RunChannel};
+use crate::model::lease::{Bound, Cgroup, Holder, Lease, LeaseId, Release, Run, RunChannel};
 
 /// The lease of a run, on disk.
 #[derive(Debug)]
@@ -73,6 +73,7 @@ impl Record {
             command: None,
             leftovers: order.leftovers,
             channel,
+            cgroup: None,
         });
         Ok(Record { store, draft })
     }
@@ -113,12 +114,20 @@ impl Record {
         self.draft.run = None;
     }
 
-    /// Notes the command, once it was started.
-    pub(super) fn started(&self, command: ProcessId) -> Result<(), NoRecord> {
+    /// Notes the cgroup that the command is to be in, before the first writing.
+    pub(super) fn note_cgroup(&mut self, cgroup: &Cgroup) {
+        if let Some(run) = &mut self.draft.run {
+            run.cgroup = Some(cgroup.clone());
+        }
+    }
+
+    /// Notes the command, once it was started, and the cgroup that it is in.
+    pub(super) fn started(&self, command: ProcessId, cgroup: Option<&Cgroup>) -> Result<(), NoRecord> {
         self.store.change(self.id(), |lease| {
             lease.covers.processes = vec![command];
             if let Some(run) = &mut lease.run {
                 run.command = Some(command);
+                run.cgroup = cgroup.cloned();
             }
         })?;
         Ok(())

@@ -12,6 +12,7 @@ use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process};
 use super::caller::{Caller, Death, Hangup};
 use super::channel::{Channel, Streams};
 use super::family::Idle;
+use super::group::Own;
 use super::record::{NoRecord, Record};
 use super::signals::{Sender, Signals};
 use super::tell;
@@ -94,6 +95,8 @@ pub(super) struct Watch<'a> {
     pub(super) root: Option<ProcessId>,
     pub(super) hangup: Hangup,
     pub(super) record: Option<Record>,
+    /// The command's own cgroup.
+    pub(super) place: Option<Own>,
     pub(super) asking: Asking,
 }
 
@@ -112,7 +115,26 @@ impl<'a> Watch<'a> {
         let asking = Asking::Never;
         let channel = Channel::default();
         let ownerless = None;
-        Watch { order, command, streams, channel, caller, ownerless, idle, root, hangup, record, asking }
+        Watch {
+            order,
+            command,
+            streams,
+            channel,
+            caller,
+            ownerless,
+            idle,
+            root,
+            hangup,
+            record,
+            place: None,
+            asking,
+        }
+    }
+
+    /// Removes this cgroup at the end.
+    pub(super) fn over(mut self, place: Option<Own>) -> Watch<'a> {
+        self.place = place;
+        self
     }
 
     /// Waits until the command has ended, and ends like it.

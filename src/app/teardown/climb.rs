@@ -1,6 +1,6 @@
 //! One tree on its ladder: its handles, and what became of each member.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::act::processes::{Held, HoldError};
 use crate::model::id::{Pid, ProcessId};
@@ -35,6 +35,8 @@ pub(super) struct Climb<'a> {
     // Invariant: never shrinks; an identity once seen is never forgotten.
     pub(super) members: BTreeMap<ProcessId, Member>,
     pub(super) spared: BTreeMap<ProcessId, String>,
+    /// Those that were killed with their cgroup.
+    pub(super) grouped: BTreeSet<ProcessId>,
     /// How often each newborn process that is not a member yet was asked about.
     pub(super) tries: BTreeMap<ProcessId, u32>,
     pub(super) sight: Eyes,
@@ -118,6 +120,7 @@ impl<'a> Climb<'a> {
             held: BTreeMap::new(),
             members: BTreeMap::new(),
             spared: teardown.spared.iter().map(|spared| (spared.id, spared.why.clone())).collect(),
+            grouped: BTreeSet::new(),
             tries: BTreeMap::new(),
             sight: Eyes::Open,
             reapers: Vec::new(),
@@ -144,8 +147,14 @@ impl<'a> Climb<'a> {
         let now = scene.now();
         match self.machine.poll(now) {
             Step::Signal { signal, to } => {
-                let sent: Vec<ProcessId> =
-                    to.into_iter().filter(|id| self.signal(*id, signal, scene) == Sent::Yes).collect();
+                if signal == Signal::Kill {
+                    self.kill_group(scene);
+                }
+                // Whoever was killed with its cgroup is on its way out, and cannot be checked any more.
+                let mut is_sent = |id: &ProcessId| {
+                    self.grouped.contains(id) || self.signal(*id, signal, scene) == Sent::Yes
+                };
+                let sent: Vec<ProcessId> = to.into_iter().filter(|id| is_sent(id)).collect();
                 if !sent.is_empty() {
                     let root = self.teardown.judgement.root;
                     self.write(&Event::Signalled { root, signal, to: &sent }, scene);

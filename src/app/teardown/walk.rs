@@ -192,7 +192,7 @@ impl Climb<'_> {
     }
 
     /// Pins whoever bears a number, unless it is known already or gone.
-    fn pin_newborn(&self, pid: Pid) -> Option<Pinned> {
+    pub(super) fn pin_newborn(&self, pid: Pid) -> Option<Pinned> {
         // A held process keeps its number.
         let is_held = self.held.range(first(pid)..).next().is_some_and(|(id, _)| id.pid == pid);
         if is_held {
@@ -205,7 +205,7 @@ impl Climb<'_> {
         Pinned::pin(sight.id).ok()
     }
 
-    fn admit<S: Scene>(&mut self, pinned: Pinned, came: Came, scene: &mut S) -> Search {
+    pub(super) fn admit<S: Scene>(&mut self, pinned: Pinned, came: Came, scene: &mut S) -> Search {
         let id = pinned.sight().id;
         match scene.admit(self.teardown, pinned.sight(), came) {
             Admission::Join(member) => match pinned.hold(&member.identity) {
@@ -240,7 +240,7 @@ impl Climb<'_> {
     }
 }
 
-fn first(pid: Pid) -> ProcessId {
+pub(super) fn first(pid: Pid) -> ProcessId {
     ProcessId { pid, start: crate::model::id::Start(0) }
 }
 

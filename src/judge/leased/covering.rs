@@ -8,7 +8,7 @@ use bstr::{BStr, ByteSlice as _};
 use crate::judge::protect::{is_shared, person_keeps};
 use crate::model::escape::escape;
 use crate::model::id::{ProcessId, Uid};
-use crate::model::lease::{COOKIE, Lease, LeaseFile};
+use crate::model::lease::{COOKIE, Cgroup, Lease, LeaseFile};
 use crate::model::look::Look;
 use crate::model::ownership::{Parentage, ancestors, descendants, is_parent_hidden, parentage};
 use crate::model::question::{Answer, Question};
@@ -102,7 +102,8 @@ impl<'a> Covering<'a> {
         covering
     }
 
-    /// Returns the leases that name this process, whose cookie it carries, or whose watcher is its parent; each once.
+    /// Returns the leases that name this process, whose cookie it carries, in whose cgroup it is, or whose watcher is
+    /// its parent; each once.
     pub(super) fn naming(&self, id: ProcessId) -> Vec<&'a Lease> {
         let mut found: Vec<&'a Lease> = self.by_process.get(&id).into_iter().flatten().copied().collect();
         if let Some(uid) = uid(self.look, id)
@@ -110,6 +111,7 @@ impl<'a> Covering<'a> {
         {
             found.extend(self.by_cookie.get(&(uid, cookie)).into_iter().flatten());
         }
+        found.extend(self.of_group(id));
         if let Some(parent) = self.look.snapshot.table.parent(id) {
             found.extend(self.by_watcher.get(&parent.id).into_iter().flatten());
         }
@@ -117,6 +119,13 @@ impl<'a> Covering<'a> {
         found.dedup_by_key(|lease| (lease.file.owner, &lease.id));
         found.retain(|lease| uid(self.look, id) == Some(lease.file.owner));
         found
+    }
+
+    /// Returns the lease in whose cgroup a process is.
+    fn of_group(&self, id: ProcessId) -> Option<&'a Lease> {
+        let leases = &self.look.snapshot.leases;
+        let lease = leases.get(uid(self.look, id)?, leases.grouped.get(&id)?)?;
+        is_grouped(self.look, lease, id).then_some(lease)
     }
 
     /// Returns the leases that cover a process, itself or by what is above it, and the leases that may, once those
@@ -154,7 +163,7 @@ impl<'a> Covering<'a> {
             let children = table.get(run.watcher).into_iter().flat_map(|row| table.children(row.id.pid));
             run.command.into_iter().chain(children.map(|row| row.id))
         });
-        carriers.chain(named).chain(run).collect()
+        carriers.chain(named).chain(run).chain(grouped(self.look, lease)).collect()
     }
 
     /// Returns the rows from a process up to one above it, both included.
@@ -179,7 +188,7 @@ pub(super) fn standing(look: &Look, lease: &Lease, row: &Row) -> Standing {
         return Standing::None;
     }
     let named = is_named(lease, row.id);
-    let carries = carries(look, lease, row.id);
+    let carries = is_marked(look, lease, row.id);
     let watched = lease.run.as_ref().is_some_and(|run| {
         is_living(look, run.watcher)
             && look.snapshot.table.parent(row.id).is_some_and(|parent| parent.id == run.watcher)
@@ -204,7 +213,7 @@ pub(super) fn standing(look: &Look, lease: &Lease, row: &Row) -> Standing {
         let is_inner = look.snapshot.table.parent(row.id).is_some_and(|parent| {
             !parent.is_gone()
                 && uid(look, parent.id) == Some(lease.file.owner)
-                && self::carries(look, lease, parent.id)
+                && is_marked(look, lease, parent.id)
         });
         if is_inner {
             return Standing::None;
@@ -224,6 +233,32 @@ fn carries(look: &Look, lease: &Lease, id: ProcessId) -> bool {
     lease.covers.env.as_ref().is_some_and(|env| cookie(look, id) == Some(env.as_bstr()))
 }
 
+/// Says whether a process bears a mark of the lease: its cookie, or its cgroup, which no clearing of an environment
+/// and no session of one's own leaves.
+fn is_marked(look: &Look, lease: &Lease, id: ProcessId) -> bool {
+    carries(look, lease, id) || is_grouped(look, lease, id)
+}
+
+/// Returns the cgroup that was made for a lease, and for no other.
+pub(super) fn cgroup_of(lease: &Lease) -> Option<&Cgroup> {
+    lease.run.as_ref()?.cgroup.as_ref().filter(|cgroup| cgroup.is_of(&lease.id))
+}
+
+/// Says whether a process was seen in the cgroup that was made for a lease, and may have been born there: whoever is
+/// older than the run was moved there by somebody.
+pub(super) fn is_grouped(look: &Look, lease: &Lease, id: ProcessId) -> bool {
+    look.snapshot.leases.grouped.get(&id) == Some(&lease.id)
+        && uid(look, id) == Some(lease.file.owner)
+        && cgroup_of(lease).is_some()
+        && is_of_this_boot(look, lease)
+        && lease.run.as_ref().is_some_and(|run| id.start >= run.watcher.start)
+}
+
+/// Returns everybody in the cgroup of a lease.
+pub(super) fn grouped<'a>(look: &'a Look, lease: &'a Lease) -> impl Iterator<Item = ProcessId> + 'a {
+    look.snapshot.leases.grouped.keys().copied().filter(move |id| is_grouped(look, lease, *id))
+}
+
 /// Says why the outermost carrier of a cookie is no ordinary descendant of whom the lease belongs to.
 fn is_ordinary(look: &Look, lease: &Lease, row: &Row) -> Result<(), String> {
     let table = &look.snapshot.table;
@@ -232,7 +267,9 @@ fn is_ordinary(look: &Look, lease: &Lease, row: &Row) -> Result<(), String> {
     }
     match parentage(table, &look.reapers, row) {
         Parentage::Adopted(_) | Parentage::None => Ok(()),
-        Parentage::Living(_) if leads_to_holder(look, lease, row) => Ok(()),
+        // Whoever bears only the cgroup and is below the holder was moved into it: nobody is born there but below the
+        // watcher.
+        Parentage::Living(_) if carries(look, lease, row.id) && leads_to_holder(look, lease, row) => Ok(()),
         Parentage::Living(parent) => {
             Err(format!("its parent {parent} is alive, and neither the lease's holder nor below it"))
         }

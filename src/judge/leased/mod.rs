@@ -36,7 +36,7 @@ pub(super) use recorded::recorded;
 pub(in crate::judge) use state::began_before;
 pub use state::{State, state};
 
-use covering::{Covering, Standing, cookie, is_same, standing, uid};
+use covering::{Covering, Standing, cgroup_of, cookie, grouped, is_grouped, is_same, standing, uid};
 use state::{Life, Named, foreign, is_below, is_living, is_whole, life};
 
 /// Returns what must be asked before [`covered`] and [`state`] can tell: whether those that lead a session of their
@@ -92,16 +92,24 @@ fn may_be(look: &Look, lease: &Lease, row: &Row) -> bool {
 }
 
 /// Says whether freshly read facts still make a process the root of what a lease covers: its user is the lease's, and
-/// it carries the very cookie, unless the lease names it or its parent watches it.
+/// it carries the very cookie or is in the very cgroup, unless the lease names it or its parent watches it.
 pub(super) fn may_be_root(look: &Look, row: &Row, facts: &Facts) -> bool {
     if look.snapshot.leases.list.is_empty() {
         return false;
     }
     Covering::new(look).naming(row.id).into_iter().any(|lease| {
         let by_cookie = cookie(look, row.id).is_some_and(|cookie| is_cookie_of(lease, cookie));
-        let is_still = !by_cookie || carried(facts).is_ok_and(|now| cookie(look, row.id) == now);
+        let by_group = is_grouped(look, lease, row.id);
+        let is_still = !(by_cookie || by_group)
+            || by_cookie && carried(facts).is_ok_and(|now| cookie(look, row.id) == now)
+            || by_group && is_still_grouped(lease, facts);
         is_still && facts.uid == Ok(lease.file.owner) && may_be(look, lease, row)
     })
+}
+
+/// Says whether freshly read facts show a process in the cgroup of a lease.
+fn is_still_grouped(lease: &Lease, facts: &Facts) -> bool {
+    cgroup_of(lease).is_some_and(|own| facts.cgroup.as_ref().is_ok_and(|now| *now == own.path.as_str()))
 }
 
 fn is_cookie_of(lease: &Lease, cookie: &BStr) -> bool {
@@ -311,6 +319,7 @@ pub(super) fn leased(verdicts: &Verdicts, look: &Look, memory: &Ledger, confirm:
                 owner: lease.file.owner,
                 lease: lease.id.clone(),
                 cookie: lease.covers.env.clone(),
+                cgroup: cgroup_of(lease).cloned(),
             });
         }
     }
@@ -325,7 +334,14 @@ pub(super) fn leased(verdicts: &Verdicts, look: &Look, memory: &Ledger, confirm:
             lease: Some(lease.id.clone()),
             owner: Some(lease.file.owner),
             cookie: lease.covers.env.clone(),
-            processes: lease.covers.processes.iter().copied().chain(run).collect(),
+            processes: lease
+                .covers
+                .processes
+                .iter()
+                .copied()
+                .chain(run)
+                .chain(grouped(look, lease))
+                .collect(),
             keepers: keepers(lease, look, memory, confirm).unwrap_or_default(),
             why,
         });

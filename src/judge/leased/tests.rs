@@ -443,7 +443,9 @@ fn facts_that_changed_since_the_scan_cover_nobody() {
 }
 
 fn run(channel: RunChannel, leftovers: Leftovers) -> impl FnOnce(&mut Lease) {
-    move |lease| lease.run = Some(Run { watcher: id(45), command: Some(id(ROOT)), leftovers, channel })
+    move |lease| {
+        lease.run = Some(Run { watcher: id(45), command: Some(id(ROOT)), leftovers, channel, cgroup: None });
+    }
 }
 
 #[test]
@@ -495,7 +497,7 @@ fn who_ignores_a_hangup_though_its_watcher_does_not_is_to_live_on_f4() {
         let scene = orphan(|lease| {
             let command = Some(id(46));
             let (leftovers, channel) = (Leftovers::Reap, RunChannel::None);
-            lease.run = Some(Run { watcher: id(45), command, leftovers, channel });
+            lease.run = Some(Run { watcher: id(45), command, leftovers, channel, cgroup: None });
             released(lease);
         });
         let scene = scene.process(45, 1).process(98, 45).own(98).row(ROOT, |row| row.ppid = 45);
@@ -788,4 +790,50 @@ fn what_an_older_version_wrote_is_read_and_what_is_written_is_read_back() {
     let mut older: serde_json::Value = serde_json::from_str(&text).unwrap();
     older.as_object_mut().unwrap().remove("leases");
     assert!(serde_json::from_value::<Ledger>(older).unwrap().pin(&lease("gw-1")).is_none());
+}
+
+/// A tree of a run whose watcher is gone; the root cleared its environment and is in the run's cgroup.
+fn in_cgroup(change: impl FnOnce(&mut Lease)) -> Scene {
+    let mut gw = lease("gw-1");
+    gw.release = Release::Released(None);
+    run(RunChannel::None, Leftovers::Reap)(&mut gw);
+    let made = gw.run.as_mut().unwrap();
+    (made.watcher.start, made.command) = (Start(0), None);
+    let file = crate::model::id::FileId { dev: 1, ino: 2 };
+    made.cgroup = Some(crate::model::lease::Cgroup { path: "/reapd-run-gw-1".to_owned(), file });
+    change(&mut gw);
+    Scene::orphan().grouped(ROOT, "gw-1").lease(gw)
+}
+
+#[test]
+fn who_cleared_its_environment_is_covered_by_the_cgroup_of_its_run() {
+    check(&in_cgroup(|_| {}), &Says::Yes("was released"));
+    let none = Says::No("no lease covers it");
+    check(&in_cgroup(|lease| lease.run.as_mut().unwrap().cgroup = None), &none);
+    // Whoever is older than the run was not born in it.
+    check(&in_cgroup(|lease| lease.run.as_mut().unwrap().watcher.start = Start(u64::MAX)), &none);
+    let renamed = |lease: &mut Lease| {
+        lease.run.as_mut().unwrap().cgroup.as_mut().unwrap().path = "/somebody-elses".to_owned();
+    };
+    check(&in_cgroup(renamed), &none);
+    check(&in_cgroup(|lease| lease.file.owner = crate::model::id::Uid(0)), &none);
+    check(&in_cgroup(|lease| lease.holder = None).grouped(ROOT, "gw-2"), &none);
+    let older = |lease: &mut Lease| (lease.holder, lease.file.modified) = (None, -1);
+    check(&in_cgroup(older), &none);
+}
+
+#[test]
+fn a_cgroup_alone_makes_nobody_a_member_f4() {
+    let with_parent = in_cgroup(|_| {}).process(41, 1).row(ROOT, |row| row.ppid = 41);
+    check(&with_parent, &Says::No("its parent"));
+    let fresh = |scene: &Scene| {
+        let look = scene.look();
+        let row = *look.snapshot.table.at(pid(ROOT)).unwrap();
+        let facts = look.facts(id(ROOT)).unwrap().unwrap().clone();
+        may_be_root(&look, &row, &facts)
+    };
+    assert!(fresh(&in_cgroup(|_| {})));
+    assert!(!fresh(&in_cgroup(|_| {}).facts(ROOT, |facts| facts.cgroup = Ok("/elsewhere".into()))));
+    let unknown = |facts: &mut Facts| facts.cgroup = Err(Unknown::new(Reason::Denied, "cgroup"));
+    assert!(!fresh(&in_cgroup(|_| {}).facts(ROOT, unknown)));
 }

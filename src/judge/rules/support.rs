@@ -275,6 +275,12 @@ impl Scene {
         })
     }
 
+    /// A process is in the cgroup that a `reapd run` made for this lease, and carries no cookie.
+    pub(in crate::judge) fn grouped(mut self, number: i32, lease: &str) -> Scene {
+        self.leases.grouped.insert(id(number), crate::model::lease::LeaseId::new(lease).unwrap());
+        self.facts(number, |facts| facts.cgroup = Ok(format!("/reapd-run-{lease}").into()))
+    }
+
     /// What a process carries could not be read.
     pub(in crate::judge) fn unread_cookie(mut self, number: i32) -> Scene {
         let unknown = || Unknown::new(Reason::Denied, "its environment");

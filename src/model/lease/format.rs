@@ -270,6 +270,10 @@ mod tests {
                 command: Some(id(4)),
                 leftovers: Leftovers::Reap,
                 channel: RunChannel::Stdio,
+                cgroup: Some(crate::model::lease::Cgroup {
+                    path: "/reapd-run-gw-1".to_owned(),
+                    file: FileId { dev: 1, ino: 2 },
+                }),
             }),
         };
         assert_eq!(read(&print(&lease)), Ok(lease));

@@ -155,6 +155,35 @@ pub struct Run {
     /// Whether standard input and output were channels (pipes or connected pairs) from the start, so that the loss of
     /// both far ends means that nobody can use it any more.
     pub channel: RunChannel,
+    /// The cgroup that was made for the command, where one could be.
+    #[serde(default)]
+    pub cgroup: Option<Cgroup>,
+}
+
+/// A cgroup (version 2) that `reapd run` made for its command.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cgroup {
+    /// Its path as in `/proc/PID/cgroup`.
+    pub path: String,
+    /// Its directory. The kernel gives an inode of this file system to no other directory of one boot.
+    pub file: FileId,
+}
+
+impl Cgroup {
+    /// Where the unified hierarchy is mounted (systemd's file-hierarchy(7)); on hybrid hosts in the second place.
+    pub const MOUNTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
+
+    /// Returns the name of the directory that is made for a lease, and for no other.
+    pub fn name(lease: &LeaseId) -> String {
+        format!("reapd-run-{lease}")
+    }
+
+    /// Says whether this is one that was made for this lease: a plain path that ends in its name.
+    pub fn is_of(&self, lease: &LeaseId) -> bool {
+        self.path.starts_with('/')
+            && !self.path.split('/').any(|part| part == "..")
+            && self.path.rsplit('/').next() == Some(&Cgroup::name(lease))
+    }
 }
 
 /// What becomes of what a command left behind.
@@ -188,6 +217,9 @@ pub struct Leases {
     /// The cookies that processes carry, by process, where one was looked for and found, or could not be read. They
     /// are looked for with processes in scope whose user has a lease, sound or faulty, and with nobody else.
     pub cookies: BTreeMap<ProcessId, Known<BString>>,
+    /// The processes that were seen in the cgroup of a `reapd run`, with the lease of that run. A cgroup inside of it is
+    /// another one. What could not be read is a gap of the look.
+    pub grouped: BTreeMap<ProcessId, LeaseId>,
 }
 
 /// A file in a lease directory that says nothing that counts.
@@ -249,6 +281,18 @@ impl Leases {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cgroup_is_of_the_lease_that_it_is_named_after() {
+        let id = LeaseId::new("run-1").unwrap();
+        let is_of = |path: &str| Cgroup { path: path.to_owned(), file: FileId { dev: 1, ino: 2 } }.is_of(&id);
+        assert!(is_of("/reapd-run-run-1") && is_of("/user.slice/a/reapd-run-run-1"));
+        for other in
+            ["/", "", "reapd-run-run-1", "/reapd-run-run-2", "/reapd-run-run-1/x", "/a/../reapd-run-run-1"]
+        {
+            assert!(!is_of(other), "{other}");
+        }
+    }
 
     #[test]
     fn an_id_is_nothing_that_a_path_is_made_of() {

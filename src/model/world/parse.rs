@@ -247,6 +247,7 @@ fn take_over(look: &mut Look, before: Look, told: &BTreeSet<Pid>, people: &BTree
     look.snapshot.leases = before.snapshot.leases;
     let is_still = |id: ProcessId| people.get(&id.pid).is_some_and(|person| person.row.id == id);
     look.snapshot.leases.cookies.retain(|id, _| is_still(*id));
+    look.snapshot.leases.grouped.retain(|id, _| is_still(*id));
     for (question, mut answer) in before.answers {
         let of = subject(&question);
         let Some(person) = people.get(&of.pid).filter(|person| person.row.id == of) else { continue };

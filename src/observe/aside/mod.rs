@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 use bstr::BString;
 use serde::{Deserialize, Serialize};
 
-use crate::model::id::ProcessId;
+use crate::model::id::{Pid, ProcessId};
 use crate::model::known::Known;
 use crate::model::question::{Answer, Question};
 
@@ -38,6 +38,8 @@ pub(super) enum Request {
     Arguments(ProcessId),
     /// The leases of a directory.
     Leases(leases::Place),
+    /// The members of a cgroup that `reapd run` made.
+    Group(leases::Grouping),
     /// The lease cookie in the environment of a process.
     Cookie(ProcessId),
     /// The MCP servers that configuration files name.
@@ -56,6 +58,7 @@ impl Request {
         match self {
             Request::Begin { .. }
             | Request::Configured(_)
+            | Request::Group(_)
             | Request::Leases(_)
             | Request::Registry(_)
             | Request::Secret(_) => None,
@@ -92,6 +95,8 @@ pub(super) enum Reply {
     Arguments(Known<Vec<BString>>),
     /// To [`Request::Leases`].
     Leases(Box<leases::Found>),
+    /// To [`Request::Group`].
+    Group(Known<Vec<Pid>>),
     /// To [`Request::Cookie`]; nothing where it carries none.
     Cookie(Known<Option<BString>>),
     /// To [`Request::Configured`].
@@ -115,6 +120,12 @@ impl Reply {
     pub(super) fn leases(self) -> Known<leases::Found> {
         let Reply::Leases(found) = self else { return Err(super::misfit()) };
         Ok(*found)
+    }
+
+    /// Returns the answer to [`Request::Group`].
+    pub(super) fn group(self) -> Known<Vec<Pid>> {
+        let Reply::Group(numbers) = self else { return Err(super::misfit()) };
+        numbers
     }
 
     /// Returns the answer to [`Request::Cookie`].

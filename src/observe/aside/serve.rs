@@ -95,6 +95,7 @@ impl Server {
             }
             Request::Arguments(id) => Reply::Arguments(processes::arguments(id)),
             Request::Leases(place) => Reply::Leases(Box::new(self.leases.at(&place))),
+            Request::Group(grouping) => Reply::Group(grouping.read()),
             Request::Cookie(id) => Reply::Cookie(processes::variable(id, COOKIE)),
             Request::Configured(place) => Reply::Configured(self.files.at(&place)),
             Request::Secret(path) => Reply::Secret(registries::secret(&path.to_path_lossy())),

@@ -76,6 +76,7 @@ fn a_cookie_whose_lease_may_be_unread_keeps_out_f11() {
         Leases {
             list: known.iter().map(|id| lease(id)).collect(),
             faulty: vec![faulty],
+            grouped: BTreeMap::new(),
             cookies: BTreeMap::new(),
         }
     };
@@ -171,13 +172,58 @@ fn a_cookie_alone_recruits_nobody_f2_f4_b43() {
     );
 }
 
+/// 14 cleared its environment, and is in the cgroup of the tree's run.
+fn grouped() -> World {
+    let mut world = world();
+    world.add(14, 1, 14, 110).row(14, |row| row.began = Moment(100)).grouped(14, "a");
+    world
+}
+
+#[test]
+fn who_cleared_its_environment_joins_by_the_trees_cgroup() {
+    joins(&grouped(), &[10, 11], &[10, 11, 14], &[]);
+    joins(&grouped(), &[], &[10, 11], &[]);
+}
+
+#[test]
+fn a_cgroup_alone_recruits_nobody_f4() {
+    let change = |change: &dyn Fn(&mut World)| {
+        let mut world = grouped();
+        change(&mut world);
+        world
+    };
+    let stays = |world: &World| joins(world, &[10, 11], &[10, 11], &[]);
+    stays(&change(&|world| _ = world.row(14, |row| row.began = Moment(99))));
+    stays(&change(&|world| _ = world.row(14, |row| row.id.start = Start(99)).grouped(14, "a")));
+    stays(&change(&|world| _ = world.grouped(14, "b")));
+    stays(&change(&|world| _ = world.row(14, |row| row.ppid = 800)));
+    stays(&change(&|world| world.verdicts.leased.trees[0].cgroup = None));
+    let spared = |world: &World, why| joins(world, &[10, 11], &[10, 11], &[(14, why)]);
+    spared(&change(&|world| _ = world.listens(14)), "listens");
+    spared(&change(&|world| _ = world.row(14, |row| row.tty = 5)), "terminal");
+    spared(&change(&|world| _ = world.fact(14, |_| {})), "not in the cgroup");
+    let elsewhere = |world: &mut World| {
+        world.fact(14, |facts| facts.cgroup = Ok("/reapd-run-a/inner".into()));
+    };
+    spared(&change(&elsewhere), "not in the cgroup");
+    spared(
+        &change(&|world| world.verdicts.leased.trees[0].cgroup.as_mut().unwrap().path = "/b".into()),
+        "not in",
+    );
+}
+
 #[test]
 fn the_watcher_of_a_run_adopts_for_its_tree() {
     let mut world = newborn();
     world.add(9, 1, 9, 90).row(10, |row| row.ppid = 9).row(14, |row| row.ppid = 9);
     joins(&world, &[10, 11], &[10, 11], &[]);
-    let run =
-        Run { watcher: world.id(9), command: None, leftovers: Leftovers::Reap, channel: RunChannel::None };
+    let run = Run {
+        watcher: world.id(9),
+        command: None,
+        leftovers: Leftovers::Reap,
+        channel: RunChannel::None,
+        cgroup: None,
+    };
     world.leases.list.push(Lease { run: Some(run), ..lease("a") });
     joins(&world, &[10, 11], &[10, 11, 14], &[]);
     let adopters: Vec<i32> = adopters(&world.look(), world.id(10)).iter().map(|id| id.pid.number()).collect();

@@ -51,7 +51,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Joins those that were adopted while the tree was torn down and carry its lease's cookie.
+    /// Joins those that were adopted while the tree was torn down and carry its lease's cookie, or are in its cgroup.
     ///
     /// An inherited cookie alone makes nobody a member: only who was born since the tree was suspected joins by it, so
     /// that whoever was there before is judged for its own sake, with its own clients.
@@ -64,11 +64,11 @@ impl Walk<'_> {
         }
         let table = &look.snapshot.table;
         let is_judged = |id| self.ground.verdicts.judgements.iter().any(|other| other.root == id);
-        let newborn: Vec<ProcessId> = look
-            .snapshot
-            .leases
-            .cookies
-            .keys()
+        let leases = &look.snapshot.leases;
+        let marked: BTreeSet<ProcessId> =
+            leases.cookies.keys().chain(leases.grouped.keys()).copied().collect();
+        let newborn: Vec<ProcessId> = marked
+            .iter()
             .filter_map(|id| table.get(*id))
             .filter(|row| !row.is_gone() && row.began >= since && row.id.start >= judgement.root.start)
             .filter(|row| matches!(adoption(look, row), Parentage::Adopted(_)))
@@ -77,18 +77,25 @@ impl Walk<'_> {
             .collect();
         for id in newborn {
             if let Some(row) = table.get(id)
-                && self.carries_the_trees(id)
-                && self.passes(row, Joined::Cookie)
+                && let Some(joined) = self.mark_of_the_trees(id)
+                && self.passes(row, joined)
             {
-                self.join(id, Joined::Cookie);
+                self.join(id, joined);
             }
         }
     }
 
-    /// Says whether a process carries the cookie of a lease that covers the root, as far as the look knows.
-    fn carries_the_trees(&self, id: ProcessId) -> bool {
-        let Some(Ok(cookie)) = self.ground.look.snapshot.leases.cookies.get(&id) else { return false };
-        self.ground.own_leases().any(|lease| lease.cookie.as_ref() == Some(cookie))
+    /// Returns by what a process is of a lease that covers the root, as far as the look knows: its cgroup, which it
+    /// cannot leave by itself, or its cookie.
+    fn mark_of_the_trees(&self, id: ProcessId) -> Option<Joined> {
+        let leases = &self.ground.look.snapshot.leases;
+        if let Some(group) = leases.grouped.get(&id)
+            && self.ground.own_leases().any(|lease| lease.cgroup.is_some() && lease.lease == *group)
+        {
+            return Some(Joined::Cgroup);
+        }
+        let cookie = leases.cookies.get(&id)?.as_ref().ok()?;
+        self.ground.own_leases().any(|lease| lease.cookie.as_ref() == Some(cookie)).then_some(Joined::Cookie)
     }
 
     /// Names those that share a number with the tree and nothing that proves them of it.

@@ -149,6 +149,7 @@ impl Scene for Stage<'_> {
         let leads = newborn.sid == newborn.id.pid.number();
         let sockets = leads.then(|| look::sockets(newborn.id.pid));
         let joined = match came {
+            Came::Group => Joined::Cgroup,
             Came::Below(_) => Joined::Descendant,
             Came::Session(_) => Joined::Session,
         };
@@ -181,6 +182,7 @@ impl Scene for Stage<'_> {
                 format!("{} {root} {}", signal.name(), numbers(to))
             }
             Event::SeenGone { root, ids } => format!("gone {root} {}", numbers(ids)),
+            Event::GroupKilled { root, .. } => format!("group-killed {root}"),
             Event::Outcome(report) => format!("outcome {} {:?}", report.root, report.closure),
         });
         Ok(())

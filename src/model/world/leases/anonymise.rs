@@ -11,7 +11,12 @@ impl Anonymiser {
             let clean = self.text(lease.id.as_str().as_bytes()).to_string();
             let fresh = |own: &mut Self| own.replaced(lease.id.as_str().as_bytes()).to_string();
             if let Some(id) = LeaseId::new(&clean).or_else(|| LeaseId::new(&fresh(self))) {
+                let own = leases.grouped.values_mut().filter(|grouped| **grouped == lease.id);
+                own.for_each(|grouped| grouped.clone_from(&id));
                 lease.id = id;
+            }
+            if let Some(cgroup) = lease.run.as_mut().and_then(|run| run.cgroup.as_mut()) {
+                cgroup.path = self.text(cgroup.path.as_bytes()).to_string();
             }
             let epoch = i64::try_from(epoch).unwrap_or(i64::MAX).saturating_mul(1_000_000);
             lease.file.modified = lease.file.modified.saturating_sub(epoch);

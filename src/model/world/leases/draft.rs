@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::model::id::{FileId, Pid, ProcessId, Uid};
 use crate::model::lease::{
-    Bound, Covers, Holder, Lease, LeaseFile, LeaseId, Leftovers, Release, Run, RunChannel,
+    Bound, Cgroup, Covers, Holder, Lease, LeaseFile, LeaseId, Leftovers, Release, Run, RunChannel,
 };
 
 use super::super::Manner;
@@ -34,6 +34,8 @@ pub(super) struct Draft {
     command: Option<ProcessId>,
     leftovers: Option<Leftovers>,
     channel: Option<RunChannel>,
+    cgroup: Option<String>,
+    cgroup_file: Option<FileId>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,6 +84,8 @@ impl Draft {
             }
             "watcher" => self.watcher = Some(named_text(people, &value.string()?)?),
             "command" => self.command = Some(named_text(people, &value.string()?)?),
+            "cgroup" => self.cgroup = Some(value.string()?),
+            "cgroup-file" => self.cgroup_file = Some(file(value)?),
             "leftovers" => {
                 let words = [("reap", Leftovers::Reap), ("report", Leftovers::Report)];
                 self.leftovers = Some(one_of(value, &words)?);
@@ -124,15 +128,27 @@ impl Draft {
                 return Err("a lease names a holder= or a ttl=".to_owned());
             }
         };
-        let of_run = self.command.is_some() || self.leftovers.is_some() || self.channel.is_some();
+        let cgroup = match (self.cgroup, self.cgroup_file) {
+            (Some(path), file) => {
+                let file = file.unwrap_or_else(|| defaults::file(format!("cgroup {path}").as_bytes()));
+                Some(Cgroup { path, file })
+            }
+            (None, Some(_)) => return Err("cgroup-file= goes with cgroup=".to_owned()),
+            (None, None) => None,
+        };
+        let of_run =
+            self.command.is_some() || self.leftovers.is_some() || self.channel.is_some() || cgroup.is_some();
         let run = match self.watcher {
             Some(watcher) => Some(Run {
                 watcher,
                 command: self.command,
                 leftovers: self.leftovers.unwrap_or(Leftovers::Reap),
                 channel: self.channel.unwrap_or(RunChannel::None),
+                cgroup,
             }),
-            None if of_run => return Err("command=, leftovers= and channel= go with watcher=".to_owned()),
+            None if of_run => {
+                return Err("command=, leftovers=, channel= and cgroup= go with watcher=".to_owned());
+            }
             None => None,
         };
         let file = LeaseFile {

@@ -43,6 +43,13 @@ pub(super) fn read(
         ("faulty-lease", [stem, rest @ ..]) => reader.faulty(stem, rest),
         ("no-lease", [stem, rest @ ..]) => reader.no_lease(stem, rest),
         ("cookie", [of, value]) => reader.cookie(of, value),
+        ("grouped", [of, lease]) => {
+            let id = named(reader.people, of)?;
+            let lease = LeaseId::new(&lease.string()?)
+                .ok_or_else(|| format!("'{}' is no lease's name", lease.text))?;
+            reader.look.snapshot.leases.grouped.insert(id, lease);
+            Ok(())
+        }
         ("no-cookie", [of]) => {
             let id = named(reader.people, of)?;
             reader.look.snapshot.leases.cookies.remove(&id);

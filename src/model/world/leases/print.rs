@@ -27,6 +27,9 @@ pub(in super::super) fn print(look: &Look) -> String {
     for (id, cookie) in &leases.cookies {
         let _ = writeln!(text, "  cookie {} {}", name(look, *id), known(cookie, |value| quote(value)));
     }
+    for (id, lease) in &leases.grouped {
+        let _ = writeln!(text, "  grouped {} {lease}", name(look, *id));
+    }
     text
 }
 
@@ -75,10 +78,14 @@ fn line(look: &Look, lease: &Lease) -> String {
     if let Some(note) = note {
         add("note", &quote(note.as_bytes()));
     }
-    if let Some(Run { watcher, command, leftovers, channel }) = run {
+    if let Some(Run { watcher, command, leftovers, channel, cgroup }) = run {
         add("watcher", &name(look, *watcher));
         if let Some(command) = command {
             add("command", &name(look, *command));
+        }
+        if let Some(cgroup) = cgroup {
+            add("cgroup", &quote(cgroup.path.as_bytes()));
+            add("cgroup-file", &file(cgroup.file));
         }
         add(
             "leftovers",

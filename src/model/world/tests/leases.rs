@@ -26,12 +26,17 @@ pub(super) fn holder() -> BoxedStrategy<Holder> {
 }
 
 fn run() -> impl Strategy<Value = Run> {
-    (id(), option::of(id()), any::<bool>(), any::<bool>()).prop_map(|(watcher, command, reap, stdio)| Run {
-        watcher,
-        command,
-        leftovers: if reap { Leftovers::Reap } else { Leftovers::Report },
-        channel: if stdio { RunChannel::Stdio } else { RunChannel::None },
-    })
+    let cgroup =
+        option::of((text(), file()).prop_map(|(path, file)| crate::model::lease::Cgroup { path, file }));
+    (id(), option::of(id()), any::<bool>(), any::<bool>(), cgroup).prop_map(
+        |(watcher, command, reap, stdio, cgroup)| Run {
+            watcher,
+            command,
+            leftovers: if reap { Leftovers::Reap } else { Leftovers::Report },
+            channel: if stdio { RunChannel::Stdio } else { RunChannel::None },
+            cgroup,
+        },
+    )
 }
 
 fn lease() -> BoxedStrategy<Lease> {
@@ -70,11 +75,13 @@ pub(super) fn leases() -> BoxedStrategy<Leases> {
             FaultyLease { owner: owner.map(Uid), stem, why: Unknown::new(reason, what) }
         });
     let cookies = proptest::collection::btree_map(id(), known(bytes()), 0..4);
-    (vec(lease(), 0..4), vec(faulty, 0..2), cookies)
-        .prop_map(|(list, faulty, cookies)| {
+    let grouped =
+        proptest::collection::btree_map(id(), "[a-c]".prop_map(|name| LeaseId::new(&name).unwrap()), 0..3);
+    (vec(lease(), 0..4), vec(faulty, 0..2), cookies, grouped)
+        .prop_map(|(list, faulty, cookies, grouped)| {
             let list: BTreeMap<_, _> =
                 list.into_iter().map(|lease| ((lease.file.owner, lease.id.clone()), lease)).collect();
-            Leases { list: list.into_values().collect(), faulty, cookies }
+            Leases { list: list.into_values().collect(), faulty, cookies, grouped }
         })
         .boxed()
 }
