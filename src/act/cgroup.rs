@@ -90,7 +90,7 @@ impl Group {
     /// Removes the directory, where nobody is in it; the kernel keeps any other.
     pub fn remove(cgroup: &Cgroup, lease: &LeaseId, owner: Uid) -> Result<(), GroupError> {
         let group = Group::open(cgroup, lease, owner)?;
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let above = openat(&group.directory, "..", flags, Mode::empty())?;
         unlinkat(above, Cgroup::name(lease), AtFlags::REMOVEDIR)?;
         Ok(())

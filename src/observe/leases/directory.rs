@@ -363,7 +363,7 @@ fn unlistable(errno: Errno) -> Trouble {
     Trouble { why: failed(errno, "listing it"), cure: "make it readable and searchable to its user" }
 }
 
-fn failed(errno: Errno, what: impl Into<String>) -> Unknown {
+pub(super) fn failed(errno: Errno, what: impl Into<String>) -> Unknown {
     let reason = match errno {
         Errno::ACCESS | Errno::PERM => Reason::Denied,
         Errno::MFILE | Errno::NFILE | Errno::NOMEM => Reason::Starved,

@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 use crate::model::id::{FileId, Pid, Uid};
 use crate::model::known::{Known, Reason, Unknown};
 use crate::model::lease::{Cgroup, Lease};
-use crate::observe::descriptors::why;
+
+use super::directory::failed;
 
 /// Longest list of members that is read, bytes.
 const LIST_MOST: u64 = 1 << 20;
@@ -33,7 +34,7 @@ impl Grouping {
     /// Returns the numbers of everybody in it, without those of other pid namespaces, whom we cannot see.
     pub(in crate::observe) fn read(&self) -> Known<Vec<Pid>> {
         const WHAT: &str = "who is in it";
-        let failed = |errno: Errno| why(errno, WHAT);
+        let failed = |errno: Errno| failed(errno, WHAT);
         for mount in Cgroup::MOUNTS {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let path = format!("{mount}{}", self.cgroup.path);
