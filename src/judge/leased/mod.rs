@@ -39,7 +39,7 @@ pub use state::{State, state};
 use covering::{Covering, Standing, cgroup_of, cookie, grouped, is_grouped, is_same, standing, uid};
 use state::{Life, Named, foreign, is_below, is_living, is_whole, life};
 
-/// Returns what must be asked before [`covered`] and [`state`] can tell: whether those that lead a session of their
+/// Returns what must be asked before [`covered`] and [`state()`] can tell: whether those that lead a session of their
 /// own can be reached, and whether numbers that the table does not show are anybody's, where some could be hidden.
 pub fn questions(lease: &Lease, look: &Look) -> Vec<Question> {
     let table = &look.snapshot.table;
