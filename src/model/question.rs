@@ -192,6 +192,23 @@ pub enum ChannelKind {
     Other(String),
 }
 
+impl ChannelKind {
+    /// Says whether it has another end that can go for good: an anonymous pipe or a connected stream.
+    pub fn has_far_end(&self) -> bool {
+        match self {
+            ChannelKind::Pipe { .. } | ChannelKind::Stream { .. } => true,
+            ChannelKind::NamedFifo
+            | ChannelKind::Terminal(_)
+            | ChannelKind::Null
+            | ChannelKind::File
+            | ChannelKind::Listener
+            | ChannelKind::Unconnected
+            | ChannelKind::Closed
+            | ChannelKind::Other(_) => false,
+        }
+    }
+}
+
 /// Whether the terminal behind a descriptor is still there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

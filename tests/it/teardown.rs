@@ -147,6 +147,7 @@ fn twenty_stubborn_trees_take_one_ladder() {
 
 #[test]
 fn members_that_fork_leave_no_survivors_beside_two_thousand_idle_ones_c01() {
+    let _alone = crate::turn::heavy();
     let idle = Tree::plant("i=0; while [ $i -lt 2000 ]; do sleep 1000 & i=$((i+1)); done; wait");
     until("the idle ones", || look::row(idle.root).is_some_and(|_| children(idle.root) >= 2000));
     let breed = "while :; do sleep 300 & sleep 0.001; done";

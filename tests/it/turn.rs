@@ -9,3 +9,10 @@ pub(crate) fn turn() -> MutexGuard<'static, ()> {
     // A test that failed while it had its turn leaves nothing behind that concerns the next.
     SWEEPS.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+/// Waits until no other test keeps the machine this busy: a thousand forks beside a tree that outruns scanners would
+/// measure the machine and not the teardown.
+pub(crate) fn heavy() -> MutexGuard<'static, ()> {
+    static HEAVY: Mutex<()> = Mutex::new(());
+    HEAVY.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -7,7 +7,7 @@ use crate::judge::case::{Case, known};
 use crate::judge::rule::Found;
 use crate::model::escape::escape;
 use crate::model::id::ProcessId;
-use crate::model::question::{ChannelKind, FarEnd};
+use crate::model::question::FarEnd;
 
 use super::State;
 
@@ -16,18 +16,8 @@ use super::State;
 pub(super) fn of_watcher(case: &Case<'_>, watcher: ProcessId) -> Found<State> {
     for (fd, name) in [(0, "stdin"), (1, "stdout")] {
         let channel = case.channel_of(watcher, fd)?;
-        match channel.kind {
-            ChannelKind::Pipe { .. } | ChannelKind::Stream { .. } => {}
-            ChannelKind::NamedFifo
-            | ChannelKind::Terminal(_)
-            | ChannelKind::Null
-            | ChannelKind::File
-            | ChannelKind::Listener
-            | ChannelKind::Unconnected
-            | ChannelKind::Closed
-            | ChannelKind::Other(_) => {
-                return Ok(State::held(format!("the {name} of its reapd run {watcher} is no channel")));
-            }
+        if !channel.kind.has_far_end() {
+            return Ok(State::held(format!("the {name} of its reapd run {watcher} is no channel")));
         }
         if *known(&channel.far)? == FarEnd::Held {
             return Ok(State::held(format!("somebody holds the other end of {name}")));

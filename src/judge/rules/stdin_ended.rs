@@ -23,7 +23,7 @@
 
 use crate::judge::case::{Case, known};
 use crate::judge::rule::{Finding, Found, Rule, Settings};
-use crate::model::question::{ChannelKind, FarEnd};
+use crate::model::question::FarEnd;
 use crate::model::rule::{Need, Place, RuleSpec, SettingKind, SettingSpec, Strength};
 
 /// Finds programs whose standard input has ended.
@@ -47,17 +47,10 @@ pub static RULE: Rule = Rule {
 
 fn weigh(case: &Case<'_>, settings: Settings<'_>) -> Found<Finding> {
     let channel = case.channel(0)?;
-    let far = match &channel.kind {
-        ChannelKind::Pipe { .. } | ChannelKind::Stream { .. } => *known(&channel.far)?,
-        ChannelKind::NamedFifo
-        | ChannelKind::Terminal(_)
-        | ChannelKind::Null
-        | ChannelKind::File
-        | ChannelKind::Listener
-        | ChannelKind::Unconnected
-        | ChannelKind::Closed
-        | ChannelKind::Other(_) => return Ok(Finding::no("its stdin has no other end that could go")),
-    };
+    if !channel.kind.has_far_end() {
+        return Ok(Finding::no("its stdin has no other end that could go"));
+    }
+    let far = *known(&channel.far)?;
     Ok(match far {
         FarEnd::Held => Finding::no("somebody holds the other end of its stdin"),
         FarEnd::Gone => {
@@ -71,7 +64,7 @@ mod tests {
     use super::*;
     use crate::judge::rules::support::{ROOT, Says, Scene, id, lasts, pipe, plain, stream};
     use crate::model::known::{Reason, Unknown};
-    use crate::model::question::Question;
+    use crate::model::question::{ChannelKind, Question};
 
     fn check(scene: &Scene, expected: &Says) {
         scene.check(&RULE, &[], expected);

@@ -152,8 +152,8 @@ pub struct Run {
     pub command: Option<ProcessId>,
     /// What the command's end means for what it left behind.
     pub leftovers: Leftovers,
-    /// Whether standard input and output were channels (pipes or connected pairs) from the start, so that the loss of
-    /// both far ends means that nobody can use it any more.
+    /// Whether standard input was a channel (a pipe or a connected pair) from the start, so that the loss of its far end
+    /// and that of standard output means that nobody can use it any more.
     pub channel: RunChannel,
     /// The cgroup that was made for the command, where one could be.
     #[serde(default)]
@@ -200,9 +200,9 @@ pub enum Leftovers {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RunChannel {
-    /// Both of its standard streams were.
+    /// Its standard input was. Only where standard output was one too can the loss of both be seen.
     Stdio,
-    /// They were not.
+    /// It was not, so that its holder's death counts.
     None,
 }
 
