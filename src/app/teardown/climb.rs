@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::act::processes::{Held, HoldError};
+use crate::act::processes::{self, Held, HoldError, Lost};
 use crate::model::id::{Pid, ProcessId};
 use crate::model::moment::Moment;
 use crate::model::outcome::{Closure, MemberOutcome, Outcome, Report};
@@ -42,7 +42,7 @@ pub(super) struct Climb<'a> {
     pub(super) sight: Eyes,
     /// Who would adopt what the tree leaves behind.
     pub(super) reapers: Vec<ProcessId>,
-    /// Whether who is killed last must be chosen anew.
+    /// Whether who is signalled last must be chosen anew.
     anchors: Anchors,
     pub(super) outcomes: BTreeMap<ProcessId, MemberOutcome>,
     /// Who was seen gone since that was last written down.
@@ -62,7 +62,7 @@ pub(super) enum Eyes {
     Blind,
 }
 
-/// Whether the choice of those who are killed last is up to date.
+/// Whether the choice of those who are signalled last is up to date.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Anchors {
     Stale,
@@ -140,7 +140,7 @@ impl<'a> Climb<'a> {
             return Progress::Over;
         }
         self.write_gone(scene);
-        if self.machine.is_killing() && self.anchors == Anchors::Stale {
+        if self.anchors == Anchors::Stale {
             self.machine.hold_back(self.newest_of_each_session());
             self.anchors = Anchors::Chosen;
         }
@@ -168,6 +168,8 @@ impl<'a> Climb<'a> {
             }
             Step::Rescan => Progress::Scan,
             Step::WaitUntil(until) => Progress::Wait(until),
+            // Whoever was refused its signal may have gone by itself since, and is nobody who survived.
+            Step::Done(Closure::Survivors) if self.settle(now) == Settled::Some => Progress::Again,
             Step::Done(closure) => {
                 self.finish(closure, scene);
                 Progress::Over
@@ -291,6 +293,23 @@ impl<'a> Climb<'a> {
         }
     }
 
+    /// Notes those among the refused who are gone now: by their handles, or by their numbers where none is held.
+    fn settle(&mut self, now: Moment) -> Settled {
+        let is_gone = |id: &ProcessId| match self.held.get(id) {
+            Some(held) => held.is_gone(),
+            None => match processes::sight_of(id.pid) {
+                Ok(sight) => sight.id != *id || sight.is_gone(),
+                Err(Lost::Gone) => true,
+                Err(Lost::Unreadable(_)) => false,
+            },
+        };
+        let gone: Vec<ProcessId> = self.machine.refusals().filter(is_gone).collect();
+        for id in &gone {
+            self.gone(*id, now);
+        }
+        if gone.is_empty() { Settled::Nobody } else { Settled::Some }
+    }
+
     pub(super) fn refuse(&mut self, id: ProcessId, outcome: Outcome, why: Refusal) {
         self.machine.refused(id, why);
         if let Some(noted) = self.outcomes.get_mut(&id) {
@@ -341,6 +360,13 @@ impl<'a> Climb<'a> {
         }
         found
     }
+}
+
+/// Whether anybody among the refused turned out to be gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Settled {
+    Some,
+    Nobody,
 }
 
 /// Whether a signal went out.

@@ -184,6 +184,7 @@ impl<'a> Walk<'a> {
         let root = self.ground.judgement.root;
         if let Some(row) = table.get(root)
             && !self.joined.contains_key(&root)
+            && !(row.is_gone() && self.ground.gone.contains(&root))
             && self.passes(row, Joined::Root)
         {
             self.join(root, Joined::Root);
@@ -390,6 +391,18 @@ mod tests {
         let (joined, spared) = world.membership(&known);
         assert_eq!(joined, [] as [i32; 0]);
         assert!(spared[&12].contains("possibly escaped"));
+    }
+
+    #[test]
+    fn a_root_that_nobody_has_reaped_yet_is_nobodys_survivor_and_hides_nobody_c01() {
+        let mut world = world();
+        let known = [world.member(10, Joined::Root), world.member(11, Joined::Descendant)];
+        world.remove(11).row(10, |row| row.state = State::Zombie).add(12, 1, 10, 300);
+        let gone = known.each_ref().map(|member| member.identity.id);
+        let (joined, spared) = world.membership_after(&known, &gone);
+        assert_eq!(joined, [] as [i32; 0]);
+        assert!(spared[&12].contains("possibly escaped"));
+        assert_eq!(spared.len(), 1, "{spared:?}");
     }
 
     #[test]

@@ -104,8 +104,9 @@ impl Walk<'_> {
         let table = &look.snapshot.table;
         let groups = self.witnessed(|row| row.pgid);
         let root = self.ground.judgement.root;
-        // The root's number means the root's session only until somebody else bears it.
-        let unwitnessed = table.at(root.pid).is_none().then_some(root.pid.number());
+        // The root's number means the root's session only until somebody else bears it; its own corpse does not.
+        let is_free = table.at(root.pid).is_none_or(|row| row.id == root && row.is_gone());
+        let unwitnessed = is_free.then_some(root.pid.number());
         for row in table.rows() {
             if self.joined.contains_key(&row.id) || self.spared.contains_key(&row.id) || row.is_gone() {
                 continue;
