@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use crate::config::policy::{AdmitEnv, Config, Confirm, Detached, Keep, Limits, Origin, Policy, ProofNeed};
+use crate::config::policy::{
+    AdmitEnv, Config, Confirm, Detached, Keep, Limits, Offer, Origin, Policy, ProofNeed,
+};
 use crate::model::evidence::{Evidence, Says};
 use crate::model::id::{BootId, FileId, Identity, Pid, ProcessId, Start, Uid};
 use crate::model::known::{Reason, Unknown};
@@ -144,5 +146,8 @@ pub(super) fn policy(name: &str) -> Policy {
         ladder: Ladder(Vec::new()),
         private_listeners: Vec::new(),
         detached: Detached::Spare,
+        ping: None,
+        residue: None,
+        offer: Offer::No,
     }
 }

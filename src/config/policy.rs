@@ -1,6 +1,8 @@
 //! A policy, checked: whom to look at, and when to call it ownerless.
 
+mod ping;
 mod registry;
+mod residue;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,10 +13,12 @@ use crate::model::plan::Ladder;
 use crate::model::rule::Strength;
 use crate::model::verdict::Mode;
 
+pub use ping::{Ping, Talk};
 pub use registry::{
     Expect, ExpectBody, FileRegistry, HolderPointers, HttpRegistry, Instance, Method, PlacePart,
     PlacePattern, Registry, Server, Source, Want,
 };
+pub use residue::{Records, Residue, Root};
 
 /// The whole configuration, checked and typed, built-in policies included.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -135,6 +139,22 @@ pub struct Policy {
     pub private_listeners: Vec<Glob>,
     /// Whether members that lead their own session and listen, or have a terminal, may join the teardown.
     pub detached: Detached,
+    /// What `socket-unresponsive` asks.
+    pub ping: Option<Ping>,
+    /// What its trees leave behind.
+    pub residue: Option<Residue>,
+    /// Whether a policy that is off is judged all the same, so that reports can say what it would add.
+    pub offer: Offer,
+}
+
+/// Whether a policy only stands in a report's one line of what it would add.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Offer {
+    /// It stands there: it is off, and its file says `offer = true`. Nothing active is asked for its sake, and
+    /// nothing is ever planned.
+    Told,
+    /// It is an ordinary policy.
+    No,
 }
 
 /// Whether each line must hold a proof.

@@ -11,7 +11,9 @@ use crate::model::verdict::Mode;
 
 use super::capture::can_fill;
 use super::lines::{Ground, List};
-use super::policy::{Argument, Capture, Detached, Glob, Line, Match, Origin, Policy, ProofNeed, Registry};
+use super::policy::{
+    Argument, Capture, Detached, Glob, Line, Match, Offer, Origin, Policy, ProofNeed, Registry,
+};
 use super::read::{Key, Node, Reader, in_order, one_or_more};
 use super::settings::{self, is_variable, ladder, mode, program};
 use super::template::{ALWAYS, is_name};
@@ -109,6 +111,9 @@ impl Frame<'_> {
                 Some(true) => Detached::Join,
                 Some(false) | None => Detached::Spare,
             },
+            ping: None,
+            residue: None,
+            offer: Offer::No,
         })
     }
 

@@ -7,8 +7,8 @@ use bstr::BString;
 
 use super::teardown::Ground;
 use crate::config::policy::{
-    AdmitEnv, ArgumentsShown, Config, Confirm, Detached, JournalSettings, Keep, Limits, Origin, Policy,
-    ProofNeed,
+    AdmitEnv, ArgumentsShown, Config, Confirm, Detached, JournalSettings, Keep, Limits, Offer, Origin,
+    Policy, ProofNeed,
 };
 use crate::model::facts::{Executable, Facts};
 use crate::model::id::{BootId, FileId, Identity, Pid, ProcessId, Start, Uid};
@@ -278,6 +278,9 @@ pub(super) fn joining_policy() -> Policy {
         ladder: Ladder(vec![Rung { signal: Signal::Int, grace: Duration::from_secs(1) }]),
         private_listeners: Vec::new(),
         detached: Detached::Join,
+        ping: None,
+        residue: None,
+        offer: Offer::No,
     }
 }
 

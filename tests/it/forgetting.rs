@@ -141,6 +141,16 @@ fn weaker(answer: &Answer) -> Vec<Known<Answer>> {
             let census = Census::Partial(1);
             all.push(Ok(Answer::Holders(reapd::model::question::Holders { census, ..holders.clone() })));
         }
+        Answer::Named(holders) => {
+            let census = Census::Partial(1);
+            all.push(Ok(Answer::Named(reapd::model::question::Holders { census, ..holders.clone() })));
+        }
+        Answer::Ping(pinged) => {
+            for (before, after) in [(unknown(), pinged.after.clone()), (pinged.before.clone(), unknown())] {
+                let response = pinged.response.clone();
+                all.push(Ok(Answer::Ping(reapd::model::question::Pinged { response, before, after })));
+            }
+        }
         Answer::Sockets(sockets) => {
             for at in 0..sockets.connections.len() {
                 let mut sockets = sockets.clone();
@@ -152,6 +162,7 @@ fn weaker(answer: &Answer) -> Vec<Known<Answer>> {
         | Answer::Owner(_)
         | Answer::Activity(_)
         | Answer::Terminals(_)
+        | Answer::Bound(_)
         | Answer::Registered(_) => {}
     }
     all

@@ -126,6 +126,9 @@ fn path(observer: &mut Observer, started: &Started, path: &Path) -> Known<PathAn
         | Answer::Owner(_)
         | Answer::Activity(_)
         | Answer::Terminals(_)
+        | Answer::Bound(_)
+        | Answer::Named(_)
+        | Answer::Ping(_)
         | Answer::Registered(_)) => panic!("{other:?}"),
     })
 }

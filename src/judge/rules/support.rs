@@ -9,7 +9,7 @@ use bstr::BString;
 
 use crate::config::policy::{
     AdmitEnv, ArgumentsShown, Condition, Config, Confirm, Detached, Glob, GlobPart, JournalSettings, Keep,
-    Limits, Line, Match, Origin, Policy, ProofNeed, Setting, Template, TemplatePart,
+    Limits, Line, Match, Offer, Origin, Policy, ProofNeed, Setting, Template, TemplatePart,
 };
 use crate::judge::case::{Case, Other, Standing};
 use crate::judge::ledger::Ledger;
@@ -521,6 +521,9 @@ pub(in crate::judge) fn config(private: &[Glob]) -> Config {
         ladder: Ladder(Vec::new()),
         private_listeners: private.to_vec(),
         detached: Detached::Spare,
+        ping: None,
+        residue: None,
+        offer: Offer::No,
     };
     Config {
         mode: Mode::Reap,

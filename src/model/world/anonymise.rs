@@ -14,7 +14,9 @@ use crate::model::id::BootId;
 use crate::model::keep::Kept;
 use crate::model::known::{Known, Unknown};
 use crate::model::look::Look;
-use crate::model::question::{Answer, ChannelKind, Family, Parent, PathAnswer, Peer, Question, Registered};
+use crate::model::question::{
+    Answer, Binding, ChannelKind, Family, Parent, PathAnswer, Peer, Question, Registered, Response,
+};
 use crate::model::table::{Kernel, Table};
 
 /// Returns the look without personal details.
@@ -148,6 +150,17 @@ impl Anonymiser {
                 place: self.text(place),
                 key: self.text(key),
             },
+            Question::Bound { of, path, file } => {
+                Question::Bound { of: *of, path: self.text(path), file: *file }
+            }
+            Question::Named { of, text } => Question::Named { of: *of, text: self.text(text) },
+            Question::Ping { of, policy, socket, tree, patience } => Question::Ping {
+                of: *of,
+                policy: policy.clone(),
+                socket: self.text(socket),
+                tree: tree.clone(),
+                patience: *patience,
+            },
             Question::Facts(_)
             | Question::Channel { .. }
             | Question::Holders { .. }
@@ -184,7 +197,22 @@ impl Anonymiser {
                     }
                 }
             }
-            Answer::Holders(_)
+            Answer::Bound(Binding::Renamed(name)) => *name = self.text(name),
+            Answer::Bound(
+                Binding::Replaced { parent, .. }
+                | Binding::Absent { parent }
+                | Binding::DirectoryAbsent { nearest: parent },
+            ) => self.parent(parent),
+            Answer::Ping(pinged) => {
+                if let Response::Otherwise(text) = &mut pinged.response {
+                    *text = self.replaced(text);
+                }
+                pinged.before = self.known(&pinged.before, |_, progress| *progress);
+                pinged.after = self.known(&pinged.after, |_, progress| *progress);
+            }
+            Answer::Bound(Binding::Here)
+            | Answer::Holders(_)
+            | Answer::Named(_)
             | Answer::Owner(_)
             | Answer::Activity(_)
             | Answer::Terminals(_)

@@ -16,7 +16,7 @@ use crate::model::question::{
 
 use super::rows::{self, Person, argv, named};
 use super::words::Word;
-use super::{Manner, defaults, leases, terms};
+use super::{Manner, defaults, leases, served, terms};
 
 /// What a statement is read against.
 struct Reader<'a> {
@@ -82,6 +82,7 @@ pub(super) fn read(
         ("owner", [of, pid, who]) => reader.owner(of, pid, who),
         ("terminals", [of, rest @ ..]) => reader.terminals(of, rest),
         ("activity", [of, rest @ ..]) => reader.activity(of, rest),
+        ("bound" | "named" | "ping", _) => served::read(reader.look, people, words),
         _ => leases::read(reader.look, people, words, manner),
     }
 }
@@ -279,24 +280,8 @@ impl Reader<'_> {
 
     fn holders(&mut self, of: &Word, fd: &Word, rest: &[Word]) -> Result<(), String> {
         let question = Question::Holders { of: self.id(of)?, fd: fd.number()? };
-        let mut holders = Holders { seen: Vec::new(), census: Census::Whole };
-        for word in rest {
-            if let Some(why) = word.unknown("who holds the far end")? {
-                return self.put(question, Err(why));
-            }
-            match word.split() {
-                Some(("census", value)) => {
-                    let text = value.string()?;
-                    holders.census = match text.strip_prefix("partial/") {
-                        Some(count) => Census::Partial(count.parse().map_err(|_| "partial/ takes a number")?),
-                        None if text == "whole" => Census::Whole,
-                        None => return Err("a census is 'whole' or 'partial/NUMBER'".to_owned()),
-                    };
-                }
-                _ => holders.seen.push(self.id(word)?),
-            }
-        }
-        self.put(question, Ok(Answer::Holders(holders)))
+        let holders = served::holders(self.people, rest, "who holds the far end")?;
+        self.put(question, holders.map(Answer::Holders))
     }
 
     fn sockets_of(&mut self, of: &Word) -> Result<&mut Sockets, String> {

@@ -145,6 +145,9 @@ pub fn answer(look: &Look, question: &Question) -> Option<Known<Answer>> {
         | Question::Sockets(_)
         | Question::Activity(_)
         | Question::Terminals(_)
+        | Question::Bound { .. }
+        | Question::Named { .. }
+        | Question::Ping { .. }
         | Question::Registered { .. } => None,
     }
 }

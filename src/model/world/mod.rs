@@ -53,6 +53,7 @@ mod leases;
 mod parse;
 mod print;
 mod rows;
+mod served;
 mod terms;
 mod words;
 

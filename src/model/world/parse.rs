@@ -269,6 +269,9 @@ pub(super) fn subject(question: &Question) -> ProcessId {
         | Question::Channel { of, .. }
         | Question::Holders { of, .. }
         | Question::Owner { of, .. }
+        | Question::Bound { of, .. }
+        | Question::Named { of, .. }
+        | Question::Ping { of, .. }
         | Question::Registered { of, .. } => *of,
     }
 }

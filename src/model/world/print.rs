@@ -12,8 +12,8 @@ use crate::model::look::{Arguments, Look, Scope};
 use crate::model::question::{Answer, Family, Owner, Parent, PathAnswer, Peer, Question, Sockets};
 use crate::model::table::{Kernel, Row, State};
 
-use super::leases;
 use super::words::{known, quote, span, unknown};
+use super::{leases, served};
 
 mod channels;
 
@@ -206,6 +206,9 @@ fn print_answer(text: &mut String, look: &Look, question: &Question, answer: &Kn
             let registry = quote(registry.as_bytes());
             format!("registered {} {registry} {} {}", name(look, *of), quote(place), quote(key))
         }
+        Question::Bound { .. } | Question::Named { .. } | Question::Ping { .. } => {
+            served::asked(look, question).unwrap_or_default()
+        }
     };
     let answer = match answer {
         Err(why) => {
@@ -218,7 +221,9 @@ fn print_answer(text: &mut String, look: &Look, question: &Question, answer: &Kn
         Answer::Facts(facts) => print_facts(text, &asked, facts),
         Answer::Path(path) => line!(text, "  {asked} {}", path_words(path)),
         Answer::Channel(channel) => line!(text, "  {asked} {}", channel_words(channel)),
-        Answer::Holders(holders) => line!(text, "  {asked} {}", holder_words(look, holders)),
+        Answer::Holders(holders) | Answer::Named(holders) => {
+            line!(text, "  {asked} {}", holder_words(look, holders))
+        }
         Answer::Sockets(sockets) => print_sockets(text, &asked, sockets),
         Answer::Owner(owner) => {
             let who = match owner {
@@ -234,6 +239,8 @@ fn print_answer(text: &mut String, look: &Look, question: &Question, answer: &Kn
                 terminals.iter().flat_map(|tty| [" ".to_owned(), tty.to_string()]).collect();
             line!(text, "  {asked}{numbers}");
         }
+        Answer::Bound(bound) => line!(text, "  {asked} {}", served::bound_words(bound)),
+        Answer::Ping(pinged) => line!(text, "  {asked} {}", served::ping_words(pinged)),
         Answer::Registered(registered) => line!(text, "  {asked} {}", leases::registered(registered)),
         Answer::Activity(activity) => {
             line!(text, "  {asked} read={} written={}", activity.read, activity.written);
@@ -320,10 +327,15 @@ fn path_words(path: &PathAnswer) -> String {
         PathAnswer::Absent { parent } => ("absent", None, parent),
         PathAnswer::ParentAbsent { nearest } => ("parent-absent", None, nearest),
     };
-    let Parent { path, file: above, mount, on } = &**parent;
     let own = own.map(|own| format!(" file={}", file(own))).unwrap_or_default();
+    format!("{word}{own} {}", parent_words(parent))
+}
+
+/// Returns how a directory above a path is written.
+pub(super) fn parent_words(parent: &Parent) -> String {
+    let Parent { path, file: above, mount, on } = parent;
     format!(
-        "{word}{own} parent={} parent-file={} mount={} on={}",
+        "parent={} parent-file={} mount={} on={}",
         quote(path),
         file(*above),
         quote(mount),

@@ -20,6 +20,7 @@ use crate::model::question::*;
 use crate::model::table::*;
 
 mod leases;
+mod served;
 
 fn same(a: &Look, b: &Look) -> Result<(), TestCaseError> {
     prop_assert_eq!(&a.snapshot.boot, &b.snapshot.boot);
@@ -187,10 +188,14 @@ fn facts(id: ProcessId) -> BoxedStrategy<Facts> {
         .boxed()
 }
 
+fn parent() -> BoxedStrategy<Parent> {
+    (bytes(), file(), bytes(), on())
+        .prop_map(|(path, file, mount, on)| Parent { path, file, mount, on })
+        .boxed()
+}
+
 fn path() -> BoxedStrategy<PathAnswer> {
-    let parent = (bytes(), file(), bytes(), on())
-        .prop_map(|(path, file, mount, on)| Box::new(Parent { path, file, mount, on }));
-    (0..3, file(), parent)
+    (0..3, file(), parent().prop_map(Box::new))
         .prop_map(|(which, file, parent)| match which {
             0 => PathAnswer::Present { file, parent },
             1 => PathAnswer::Absent { parent },
@@ -255,9 +260,12 @@ fn registry_question() -> impl Strategy<Value = Question> {
     })
 }
 
-fn answered() -> BoxedStrategy<(Question, Known<Answer>)> {
+fn holders() -> BoxedStrategy<Holders> {
     let census = prop_oneof![Just(Census::Whole), any::<u32>().prop_map(Census::Partial)];
-    let holders = (vec(id(), 0..3), census).prop_map(|(seen, census)| Holders { seen, census });
+    (vec(id(), 0..3), census).prop_map(|(seen, census)| Holders { seen, census }).boxed()
+}
+
+fn answered() -> BoxedStrategy<(Question, Known<Answer>)> {
     let owner = prop_oneof![Just(Owner::Absent), Just(Owner::Zombie), id().prop_map(Owner::Alive)];
     let activity = any::<(u64, u64)>().prop_map(|(read, written)| Activity { read, written });
     prop_oneof![
@@ -266,12 +274,13 @@ fn answered() -> BoxedStrategy<(Question, Known<Answer>)> {
         )))),
         fit((id(), bytes()).prop_map(|(of, path)| Question::Path { of, path }), path(), Answer::Path),
         fit((id(), 0..9_u32).prop_map(|(of, fd)| Question::Channel { of, fd }), channel(), Answer::Channel),
-        fit((id(), 0..9_u32).prop_map(|(of, fd)| Question::Holders { of, fd }), holders, Answer::Holders),
+        fit((id(), 0..9_u32).prop_map(|(of, fd)| Question::Holders { of, fd }), holders(), Answer::Holders),
         fit(id().prop_map(Question::Sockets), sockets(), Answer::Sockets),
         fit((id(), pid()).prop_map(|(of, pid)| Question::Owner { of, pid }), owner, Answer::Owner),
         fit(id().prop_map(Question::Activity), activity, Answer::Activity),
         fit(id().prop_map(Question::Terminals), vec(any::<i32>(), 0..3), Answer::Terminals),
         fit(registry_question(), leases::registered(), Answer::Registered),
+        served::answered(),
     ]
     .boxed()
 }

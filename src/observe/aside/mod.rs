@@ -73,6 +73,9 @@ impl Request {
                 | Question::Channel { of: id, .. }
                 | Question::Holders { of: id, .. }
                 | Question::Owner { of: id, .. }
+                | Question::Bound { of: id, .. }
+                | Question::Named { of: id, .. }
+                | Question::Ping { of: id, .. }
                 | Question::Registered { of: id, .. },
             ) => Some(*id),
         }

@@ -117,7 +117,11 @@ impl Server {
             Question::Sockets(id) => self.channels.sockets(*id).map(Answer::Sockets),
             Question::Terminals(id) => self.channels.terminals(*id).map(Answer::Terminals),
             // These need what only we outside have: the whole table, the configured registries.
-            Question::Holders { .. } | Question::Registered { .. } => {
+            Question::Holders { .. }
+            | Question::Bound { .. }
+            | Question::Named { .. }
+            | Question::Ping { .. }
+            | Question::Registered { .. } => {
                 Err(Unknown::new(Reason::NotAsked, "a question asked in the wrong place"))
             }
         }

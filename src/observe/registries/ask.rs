@@ -153,6 +153,9 @@ fn meant(aside: &mut Aside, of: ProcessId, place: &BStr) -> Known<FileId> {
         | Answer::Owner(_)
         | Answer::Activity(_)
         | Answer::Terminals(_)
+        | Answer::Bound(_)
+        | Answer::Named(_)
+        | Answer::Ping(_)
         | Answer::Registered(_) => {
             Err(Unknown::new(Reason::Vanished, format!("'{root}', as the process itself sees it")))
         }
