@@ -222,7 +222,7 @@ fn print_answer(text: &mut String, look: &Look, question: &Question, answer: &Kn
         Answer::Path(path) => line!(text, "  {asked} {}", path_words(path)),
         Answer::Channel(channel) => line!(text, "  {asked} {}", channel_words(channel)),
         Answer::Holders(holders) | Answer::Named(holders) => {
-            line!(text, "  {asked} {}", holder_words(look, holders))
+            line!(text, "  {asked} {}", holder_words(look, holders));
         }
         Answer::Sockets(sockets) => print_sockets(text, &asked, sockets),
         Answer::Owner(owner) => {
