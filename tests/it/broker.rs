@@ -2,3 +2,4 @@
 
 mod protocol;
 pub(crate) mod stand;
+mod twins;

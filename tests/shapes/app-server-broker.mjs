@@ -4,7 +4,8 @@
 #
 # It writes its pid file, starts codex (tests/shapes/codex.py) over two socket pairs, waits for codex's `initialize`, and
 # only then listens. REAPD_STAND_IN holds words that make it differ: backlog=N, launcher (codex behind npm's launcher),
-# and those of codex. SIGUSR2 wedges its loop for ever: it is asleep, accepts nothing and answers nothing.
+# tells (writes into its log what it is asked; the real one's stays empty), and those of codex. SIGUSR2 wedges its loop
+# for ever: it is asleep, accepts nothing and answers nothing.
 import errno
 import json
 import os
@@ -115,6 +116,8 @@ def answer(client, line):
     global request_of, stream_of, count
     try:
         message = json.loads(line)
+        if "tells" in words:
+            print(message.get("method"), flush=True)
     except ValueError:
         client.say({"id": None, "error": {"code": -32700, "message": "Parse error"}})
         return

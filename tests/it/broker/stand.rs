@@ -1,6 +1,7 @@
 //! A host with brokers of the codex plugin on it: the plugin, a temporary directory, a state root and workspaces, and
 //! the companions that start brokers and speak to them.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -37,12 +38,19 @@ pub(crate) struct Broker {
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
     name: String,
-    workspace: PathBuf,
-    session: PathBuf,
+    pub(crate) workspace: PathBuf,
+    pub(crate) session: PathBuf,
 }
 
 fn shapes() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/shapes")
+}
+
+impl Place {
+    /// Means the endpoint of another one instead of its own.
+    pub(crate) fn take_over(&mut self, broker: &Broker) {
+        self.session.clone_from(&broker.session);
+    }
 }
 
 impl Host {
@@ -189,14 +197,20 @@ impl Host {
 
     /// The processes of a broker's session that live: they are found by it when their parents are gone too.
     pub(crate) fn in_session(&self, broker: &Broker) -> Vec<i32> {
-        let leads = |pid: &i32| {
+        self.sessions().remove(&broker.pid).unwrap_or_default()
+    }
+
+    /// Everybody planted here that lives, by session.
+    pub(crate) fn sessions(&self) -> BTreeMap<i32, Vec<i32>> {
+        let mut sessions = BTreeMap::<i32, Vec<i32>>::new();
+        for pid in self.desk.planted.all() {
             let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-            stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(3)?.parse().ok())
-                == Some(broker.pid)
-        };
-        let mut all = self.desk.planted.all();
-        all.retain(|pid| leads(pid) && self.desk.planted.is_alive(*pid));
-        all
+            let session = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(3)?.parse().ok());
+            if let Some(session) = session.filter(|_| self.desk.planted.is_alive(pid)) {
+                sessions.entry(session).or_default().push(pid);
+            }
+        }
+        sessions
     }
 
     /// Sends a signal to what was planted here.
@@ -242,6 +256,17 @@ pub(crate) fn line(host: &Host, place: &Place) -> Vec<String> {
 
 fn log(place: &Place) -> String {
     fs::read_to_string(place.session.join("broker.log")).unwrap_or_default()
+}
+
+/// A built-in policy as a policy of the test's own, with these words of it changed.
+pub(crate) fn built_in(name: &str, changes: &[(&str, &str)]) -> String {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("src/config/builtin/{name}.toml"));
+    let mut text = fs::read_to_string(file).unwrap();
+    for (from, to) in changes {
+        assert!(text.contains(from), "{name} has no '{from}'");
+        text = text.replace(from, to);
+    }
+    text
 }
 
 /// What a sweep said.
