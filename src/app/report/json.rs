@@ -167,15 +167,26 @@ pub fn waiting_json(waiting: &Waiting) -> Value {
         Wait::SameCause(_) => "same-cause",
         Wait::TooLarge(_) => "too-large",
         Wait::Unidentified => "unidentified",
+        Wait::Successor => "successor",
         Wait::PartOf(_) => "part-of",
     };
     let cause = match &waiting.why {
         Wait::SameCause(cause) => Some(super::text::cause(cause)),
-        Wait::ReportOnly | Wait::Pace | Wait::TooLarge(_) | Wait::Unidentified | Wait::PartOf(_) => None,
+        Wait::ReportOnly
+        | Wait::Pace
+        | Wait::TooLarge(_)
+        | Wait::Unidentified
+        | Wait::Successor
+        | Wait::PartOf(_) => None,
     };
     let part_of = match waiting.why {
         Wait::PartOf(root) => Some(root.pid.number()),
-        Wait::ReportOnly | Wait::Pace | Wait::SameCause(_) | Wait::TooLarge(_) | Wait::Unidentified => None,
+        Wait::ReportOnly
+        | Wait::Pace
+        | Wait::SameCause(_)
+        | Wait::TooLarge(_)
+        | Wait::Unidentified
+        | Wait::Successor => None,
     };
     json!({
         "root": waiting.judgement.root.pid.number(),

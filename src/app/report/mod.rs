@@ -180,7 +180,11 @@ impl<'a> Seen<'a> {
                     keep.entry((&one.judgement.policy, Kept::ReportOnly)).or_default().push(&one.judgement);
                     continue;
                 }
-                Wait::Pace | Wait::SameCause(_) | Wait::TooLarge(_) | Wait::Unidentified => {}
+                Wait::Pace
+                | Wait::SameCause(_)
+                | Wait::TooLarge(_)
+                | Wait::Unidentified
+                | Wait::Successor => {}
             }
             let same =
                 |other: &Waiting| other.judgement.policy == one.judgement.policy && other.why == one.why;

@@ -308,6 +308,11 @@ pub fn wait(why: &Wait) -> String {
             format!("{} processes, more than processes-per-tree. Have a look:   reapd held", number(*members))
         }
         Wait::Unidentified => "who it is could not be read in full, so nothing is signalled".to_owned(),
+        Wait::Successor => {
+            "another server has its socket's name by now, which it would remove when asked to end, and \
+             its ladder never kills"
+                .to_owned()
+        }
         Wait::PartOf(root) => format!("it goes with the tree of {root}"),
     }
 }
