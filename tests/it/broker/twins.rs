@@ -2,7 +2,9 @@
 
 use std::fs;
 
-use crate::broker::stand::{Host, line};
+use serde_json::json;
+
+use crate::broker::stand::{Companion, Host, line};
 use crate::desk::runs;
 
 #[test]
@@ -60,4 +62,23 @@ fn a_broker_from_a_pane_goes_and_one_in_the_pane_stays_with_its_multiplexer_b01_
     assert!(planted.is_alive(master), "{}", swept.said);
     let (verdict, said) = swept.verdict(kept.pid);
     assert!(verdict != "suspect" && said.contains("its parent"), "{said}");
+}
+
+#[test]
+fn the_end_of_one_that_was_replaced_takes_nothing_from_its_successor_c33() {
+    let host = Host::new();
+    let old = host.broker("old", "");
+    let mut place = host.place("new");
+    place.take_over(&old);
+    fs::remove_file(&old.socket).unwrap();
+    host.spawn(&place, "");
+    let new = host.ensure(&place);
+    fs::remove_dir(&old.workspace).unwrap();
+    let swept = host.sweep(&["--yes"]);
+    assert!(host.in_session(&old).is_empty(), "{}", swept.said);
+    assert_eq!(host.in_session(&new).len(), 8, "{}", swept.said);
+    let mut companion = Companion::connect(&new.socket).expect("the new one can be reached");
+    assert!(companion.ask("initialize", json!({}))["result"].is_object());
+    assert_eq!(fs::read_to_string(new.session.join("broker.pid")).unwrap(), format!("{}\n", new.pid));
+    assert!(new.record.exists());
 }
