@@ -42,7 +42,7 @@ use crate::model::id::ProcessId;
 use crate::model::known::{Reason, Unknown};
 use crate::model::ownership::Parentage;
 use crate::model::question::{Census, Channel, ChannelKind, FarEnd};
-use crate::model::rule::{Place, RuleSpec, Strength};
+use crate::model::rule::{Asks, Clients, Place, RuleSpec, Strength};
 use crate::model::table::Row;
 
 /// Finds stdio servers that nobody can speak to any more.
@@ -55,6 +55,8 @@ pub static RULE: Rule = Rule {
         settings: &[],
         bare: None,
         place: Place::ReapWhen,
+        asks: Asks::Passively,
+        clients: Clients::Served,
     },
     weigh,
 };

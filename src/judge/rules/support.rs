@@ -539,6 +539,7 @@ pub(in crate::judge) fn config(private: &[Glob]) -> Config {
         keep: Keep::default(),
         scope: AdmitEnv::Everybody,
         journal: JournalSettings { keep: Duration::from_hours(24), arguments: ArgumentsShown::Redacted },
+        offered: Vec::new(),
         registries: Vec::new(),
         policies: vec![
             policy("server", vec![by_stdin()]),
