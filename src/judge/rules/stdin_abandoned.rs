@@ -292,7 +292,7 @@ fn grip_of(case: &Case<'_>, other: &Other, ends: Ends) -> Found<Grip> {
     if !still_fits(policy, case.look, root, there.facts(root.id)?) {
         return in_use("it is another program now");
     }
-    for veto in vetoes(&there).map_err(Blank::Ask)? {
+    for veto in vetoes(&there, Clients::Served).map_err(Blank::Ask)? {
         match veto.says {
             Says::No => {}
             Says::Yes => return Ok(Grip::InUse(veto.why)),
