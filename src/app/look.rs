@@ -197,7 +197,7 @@ pub fn variables(config: &Config) -> BTreeSet<BString> {
     if let AdmitEnv::Marked { name, .. } = &config.scope {
         names.insert(name.clone());
     }
-    for capture in config.policies.iter().flat_map(|policy| policy.captures.values()) {
+    for capture in config.judged().flat_map(|policy| policy.captures.values()) {
         if let Capture::Env { name, .. } = capture {
             names.insert(name.as_str().into());
         }

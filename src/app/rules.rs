@@ -79,6 +79,8 @@ fn kind(kind: SettingKind) -> String {
         SettingKind::Patterns => "path patterns".to_owned(),
         SettingKind::Duration => "a duration".to_owned(),
         SettingKind::Number => "a number".to_owned(),
+        SettingKind::Times(least) => format!("a number, at least {least}"),
+        SettingKind::Pause => "a duration of at least a second".to_owned(),
         SettingKind::Word(words) => format!("one of {}", words.join(", ")),
         SettingKind::Text => "text".to_owned(),
         SettingKind::Registry => "a registry's name".to_owned(),

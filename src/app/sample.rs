@@ -126,6 +126,7 @@ pub(super) fn config() -> Config {
         keep: Keep::default(),
         scope: AdmitEnv::Everybody,
         journal: super::journal::USUAL,
+        offered: Vec::new(),
         registries: Vec::new(),
         policies: Vec::new(),
     }

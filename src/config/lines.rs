@@ -2,19 +2,24 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::time::Duration;
 
 use bstr::BStr;
 use toml::de::{DeTable, DeValue};
 
-use crate::model::rule::{Need, Place, RuleSpec, SettingKind, SettingSpec, Strength};
+use crate::model::rule::{Asks, Need, Place, RuleSpec, SettingKind, SettingSpec, Strength};
 
+use super::ping;
 use super::policy::{Capture, Condition, Glob, Line, Origin, ProofNeed, Registry, Setting, Source, Template};
 use super::read::{Key, Node, Reader, in_order, one_or_more};
 use super::settings;
 use super::template::{self, ALWAYS, Flaw};
 
 /// Rules that a later version will know.
-const LATER: [&str; 4] = ["socket-unreachable", "socket-unresponsive", "backend-gone", "exec"];
+const LATER: [&str; 1] = ["exec"];
+
+/// More times of anything would never be over.
+const MOST_TIMES: u64 = 20;
 
 /// In a built-in policy the one pattern that stands for what the operator names in `[builtin]`.
 pub(super) const OPERATOR_ROOTS: &str = "{roots}";
@@ -29,6 +34,28 @@ pub(super) struct Ground<'a> {
     pub(super) captures: &'a BTreeMap<String, Capture>,
     pub(super) operator_roots: &'a [Glob],
     pub(super) registries: &'a [Registry],
+    /// Whether the policy says `ping`.
+    pub(super) ping: Given,
+}
+
+/// Whether something is written down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Given {
+    /// It is, rightly or wrongly.
+    Yes,
+    /// It is not.
+    No,
+}
+
+/// How dear it is to weigh a condition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Cost {
+    /// It looks.
+    Look,
+    /// It asks somebody else's server.
+    Question,
+    /// It asks the server that is judged.
+    Ping,
 }
 
 /// Which list is read.
@@ -83,8 +110,8 @@ impl Ground<'_> {
             return None;
         }
         // A line is cut short at the first condition that does not hold, so a server is asked only where the others do:
-        // some count a question as use.
-        conditions.sort_by_key(|condition| self.asks_a_server(condition));
+        // some count a question as use. Last comes what connects to the very server that is judged.
+        conditions.sort_by_key(|condition| self.cost(condition));
         if by_knowledge.is_some() {
             for condition in &mut conditions {
                 condition.strength = Strength::Proof;
@@ -144,17 +171,21 @@ impl Ground<'_> {
         self.rules.iter().copied().find(|rule| rule.name == name)
     }
 
-    /// Says whether weighing a condition asks somebody else's server.
-    fn asks_a_server(&self, condition: &Condition) -> bool {
-        let kinds = self.rule(condition.rule).map_or(&[][..], |rule| rule.settings);
-        kinds.iter().filter(|spec| spec.kind == SettingKind::Registry).any(|spec| {
+    /// Returns how dear it is to weigh a condition.
+    fn cost(&self, condition: &Condition) -> Cost {
+        let Some(rule) = self.rule(condition.rule) else { return Cost::Look };
+        if rule.asks == Asks::ByPing {
+            return Cost::Ping;
+        }
+        let asks = rule.settings.iter().filter(|spec| spec.kind == SettingKind::Registry).any(|spec| {
             let Some(Setting::Text(name)) = condition.settings.get(spec.name) else { return false };
             let of_that_name = |registry: &&Registry| registry.name == *name;
             self.registries
                 .iter()
                 .find(of_that_name)
                 .is_some_and(|registry| matches!(registry.source, Source::Http(_)))
-        })
+        });
+        if asks { Cost::Question } else { Cost::Look }
     }
 
     fn condition(
@@ -189,6 +220,12 @@ impl Ground<'_> {
             (Place::Anywhere, _)
             | (Place::ReapWhen, List::ReapWhen)
             | (Place::SpareWhen, List::SpareWhen) => {}
+        }
+        if rule.asks == Asks::ByPing && self.ping == Given::No {
+            reader
+                .fault(key.span(), format!("`{name}` needs the policy's `ping`, which says what to ask"))
+                .hint(ping::EXAMPLE);
+            return None;
         }
         let settings = match node.get_ref() {
             DeValue::Table(table) => self.table(reader, rule, node, table)?,
@@ -263,6 +300,8 @@ impl Ground<'_> {
             SettingKind::Patterns => Setting::Patterns(self.roots(reader, node)?),
             SettingKind::Duration => Setting::Duration(reader.duration(node)?),
             SettingKind::Number => Setting::Number(reader.number(node, 0..1 << 53)?),
+            SettingKind::Times(least) => Setting::Number(reader.number(node, least..MOST_TIMES + 1)?),
+            SettingKind::Pause => Setting::Duration(pause(reader, node)?),
             SettingKind::Word(words) => Setting::Word(reader.word(node, words)?),
             SettingKind::Text => Setting::Text(reader.text(node, "text")?.to_owned()),
             SettingKind::Registry => Setting::Text(self.registry(reader, node)?),
@@ -290,12 +329,20 @@ impl Ground<'_> {
         settings::roots(reader, node, self.home)
     }
 
-    fn template(&self, reader: &mut Reader<'_>, node: &Node<'_>) -> Option<Template> {
+    /// Reads text with captures.
+    pub(super) fn template(&self, reader: &mut Reader<'_>, node: &Node<'_>) -> Option<Template> {
         let text = reader.text(node, "text such as \"{workspace}\"")?;
-        let flaw = match template::parse(text, |name| self.captures.contains_key(name)) {
-            Ok(template) => return Some(template),
-            Err(flaw) => flaw,
-        };
+        match template::parse(text, |name| self.captures.contains_key(name)) {
+            Ok(template) => Some(template),
+            Err(flaw) => {
+                self.flawed(reader, node, text, flaw);
+                None
+            }
+        }
+    }
+
+    /// Faults what is wrong with a template.
+    pub(super) fn flawed(&self, reader: &mut Reader<'_>, node: &Node<'_>, text: &str, flaw: Flaw) {
         let end = |at: usize| text[at..].find('}').map_or(at + 1, |end| at + end + 1);
         match flaw {
             Flaw::Brace(at) => {
@@ -316,8 +363,17 @@ impl Ground<'_> {
                 reader.unknown(span, "capture", &name, known);
             }
         }
-        None
     }
+}
+
+/// Reads how long to wait between two of something: with less than a second they would be one.
+fn pause(reader: &mut Reader<'_>, node: &Node<'_>) -> Option<Duration> {
+    let span = reader.duration(node)?;
+    if span < Duration::from_secs(1) {
+        reader.fault(node.span(), "at least a second belongs here").hint("for example \"30s\"");
+        return None;
+    }
+    Some(span)
 }
 
 fn bare_truth(reader: &mut Reader<'_>, rule: &RuleSpec, node: &Node<'_>, truth: bool) -> Option<()> {

@@ -9,7 +9,7 @@ use crate::model::verdict::Mode;
 
 use super::builtin;
 use super::fault::Fault;
-use super::policy::{Config, Origin, Policy, Registry};
+use super::policy::{Config, Offer, Origin, Policy, Registry};
 use super::process::{Frame, clash};
 use super::read::{Reader, in_order};
 use super::registry;
@@ -76,10 +76,12 @@ pub fn load_whole(source: Option<Source<'_>>, context: &Context<'_>) -> Result<W
         policies.into_iter().partition(|policy| policy.mode == Mode::Off);
     for policy in &mut policies {
         policy.mode = policy.mode.min(settings.mode);
+        policy.offer = Offer::No;
     }
+    let offered = off.iter().filter(|policy| policy.offer == Offer::Told).cloned().collect();
     let Settings { mode, confirm, limits, ladder, keep, scope, journal, builtin: _ } = settings;
     Ok(Whole {
-        config: Config { mode, confirm, limits, ladder, keep, scope, journal, registries, policies },
+        config: Config { mode, confirm, limits, ladder, keep, scope, journal, registries, policies, offered },
         off,
     })
 }

@@ -13,6 +13,7 @@ mod lines;
 mod load;
 mod nearest;
 pub mod pattern;
+mod ping;
 mod process;
 mod read;
 mod registry;

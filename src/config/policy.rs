@@ -41,6 +41,16 @@ pub struct Config {
     pub registries: Vec<Registry>,
     /// Every policy that is not off, sorted by name.
     pub policies: Vec<Policy>,
+    /// The policies that are off and told of all the same, sorted by name: [`Offer::Told`]. They stand apart, so that
+    /// whatever acts by a policy never meets one of them.
+    pub offered: Vec<Policy>,
+}
+
+impl Config {
+    /// Returns every policy that is judged, those that act first.
+    pub fn judged(&self) -> impl Iterator<Item = &Policy> {
+        self.policies.iter().chain(&self.offered)
+    }
 }
 
 /// How sure we must be.
@@ -150,10 +160,10 @@ pub struct Policy {
 /// Whether a policy only stands in a report's one line of what it would add.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Offer {
-    /// It stands there: it is off, and its file says `offer = true`. Nothing active is asked for its sake, and
+    /// It stands there while it is off: its file says `offer = true`. Nothing active is asked for its sake then, and
     /// nothing is ever planned.
     Told,
-    /// It is an ordinary policy.
+    /// It is an ordinary policy, or one of the former that the operator turned on.
     No,
 }
 

@@ -10,7 +10,8 @@ use crate::model::rule::RuleSpec;
 use crate::model::verdict::Mode;
 
 use super::capture::can_fill;
-use super::lines::{Ground, List};
+use super::lines::{Given, Ground, List};
+use super::ping;
 use super::policy::{
     Argument, Capture, Detached, Glob, Line, Match, Offer, Origin, Policy, ProofNeed, Registry,
 };
@@ -18,7 +19,7 @@ use super::read::{Key, Node, Reader, in_order, one_or_more};
 use super::settings::{self, is_variable, ladder, mode, program};
 use super::template::{ALWAYS, is_name};
 
-const KEYS: [&str; 10] = [
+const KEYS: [&str; 12] = [
     "match",
     "capture",
     "reap-when",
@@ -29,10 +30,12 @@ const KEYS: [&str; 10] = [
     "without-proof",
     "private-listeners",
     "detached",
+    "ping",
+    "offer",
 ];
 
 /// Keys that a later version will know.
-const LATER: [&str; 2] = ["residue", "ping"];
+const LATER: [&str; 1] = ["residue"];
 
 /// What a policy is read with.
 #[derive(Debug, Clone, Copy)]
@@ -69,6 +72,7 @@ impl Frame<'_> {
             captures: &captures.iter().map(|(name, (capture, _))| (name.clone(), capture.clone())).collect(),
             operator_roots: self.operator_roots,
             registries: self.registries,
+            ping: if table.contains_key("ping") { Given::Yes } else { Given::No },
         };
         let matches = self.matches(reader, key, table, &ground);
         if let Some(matches) = &matches {
@@ -111,10 +115,25 @@ impl Frame<'_> {
                 Some(true) => Detached::Join,
                 Some(false) | None => Detached::Spare,
             },
-            ping: None,
+            ping: table.get("ping").and_then(|node| ping::read(reader, node, &ground)),
             residue: None,
-            offer: Offer::No,
+            offer: self.offer(reader, table),
         })
+    }
+
+    /// Reads whether a policy that is off is still told of.
+    fn offer(&self, reader: &mut Reader<'_>, table: &DeTable<'_>) -> Offer {
+        let Some((key, node)) = table.get_key_value("offer") else { return Offer::No };
+        if *self.origin != Origin::Builtin {
+            reader
+                .fault(key.span(), "`offer` is for built-in policies only")
+                .hint("mode = \"report\" tells what a policy of yours would reap");
+            return Offer::No;
+        }
+        match reader.truth(node) {
+            Some(true) => Offer::Told,
+            Some(false) | None => Offer::No,
+        }
     }
 
     fn matches(

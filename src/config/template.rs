@@ -57,6 +57,42 @@ pub(super) fn parse(text: &str, known: impl Fn(&str) -> bool) -> Result<Template
     Ok(Template { text: text.to_owned(), parts })
 }
 
+/// Compiles a text that is full of braces of its own, such as JSON: `{name}` and `{name.dir}` are captures, and every
+/// other brace stands for itself.
+pub(super) fn parse_among_braces(text: &str, known: impl Fn(&str) -> bool) -> Result<Template, Flaw> {
+    let mut parts = Vec::new();
+    let mut literal = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find('{') {
+        let offset = text.len() - rest.len() + at;
+        let after = &rest[at + 1..];
+        let inside = after.find('}').map(|end| &after[..end]);
+        let name =
+            inside.map(|inside| inside.strip_suffix(".dir").unwrap_or(inside)).filter(|name| is_name(name));
+        let (Some(inside), Some(name)) = (inside, name) else {
+            literal.push_str(&rest[..=at]);
+            rest = after;
+            continue;
+        };
+        if !ALWAYS.contains(&name) && !known(name) {
+            return Err(Flaw::Unknown(offset, name.to_owned()));
+        }
+        literal.push_str(&rest[..at]);
+        if !literal.is_empty() {
+            parts.push(TemplatePart::Literal(std::mem::take(&mut literal)));
+        }
+        let directory = inside.len() > name.len();
+        let name = name.to_owned();
+        parts.push(if directory { TemplatePart::DirectoryOf(name) } else { TemplatePart::Capture(name) });
+        rest = &after[inside.len() + 1..];
+    }
+    literal.push_str(rest);
+    if !literal.is_empty() {
+        parts.push(TemplatePart::Literal(literal));
+    }
+    Ok(Template { text: text.to_owned(), parts })
+}
+
 /// Says whether a text may name a policy or a capture: it goes to screens, logs and file names.
 pub(super) fn is_name(text: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
@@ -87,6 +123,29 @@ mod tests {
         );
         assert_eq!(compile("{pid}"), Ok(vec![TemplatePart::Capture("pid".into())]));
         assert_eq!(compile(""), Ok(vec![]));
+    }
+
+    #[test]
+    fn braces_of_json_stand_for_themselves() {
+        let compile =
+            |text: &str| parse_among_braces(text, |name| name == "socket").map(|template| template.parts);
+        let literal = |text: &str| TemplatePart::Literal(text.into());
+        let json = r#"{"id":1,"params":{"a":{}}}"#;
+        assert_eq!(compile(json), Ok(vec![literal(json)]));
+        assert_eq!(
+            compile(r#"{"at":"{socket}","in":"{socket.dir}/{pid}"}"#),
+            Ok(vec![
+                literal(r#"{"at":""#),
+                TemplatePart::Capture("socket".into()),
+                literal(r#"","in":""#),
+                TemplatePart::DirectoryOf("socket".into()),
+                literal("/"),
+                TemplatePart::Capture("pid".into()),
+                literal(r#""}"#),
+            ])
+        );
+        assert_eq!(compile("a}{{b"), Ok(vec![literal("a}{{b")]));
+        assert_eq!(compile("ab{sokcet}"), Err(Flaw::Unknown(2, "sokcet".into())));
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! Assesses one tree under one policy: protection, lines, vetoes, age and confirmation, in that order.
 
+use std::time::Duration;
+
 use bstr::BString;
 
-use crate::config::policy::{AdmitEnv, Config, Policy};
+use crate::config::policy::{AdmitEnv, Config, Line, Offer, Policy};
 use crate::model::evidence::{Evidence, Says};
 use crate::model::facts::Facts;
 use crate::model::id::Uid;
@@ -17,6 +19,7 @@ use crate::model::verdict::{Judgement, LineFinding, LineList, Lookalike, Mode, V
 use super::candidates::{Candidate, Candidates, captures, still_fits};
 use super::case::Case;
 use super::ledger::{LastingKey, Ledger, Suspicion, fingerprint};
+use super::weigh::Halt;
 use super::{vetoes, weigh};
 
 /// What one assessment came to.
@@ -36,7 +39,7 @@ pub(super) fn assess(
     candidate: &Candidate,
     ledger: &Ledger,
 ) -> Result<Option<Assessment>, Vec<Question>> {
-    let policy = &config.policies[candidate.policy];
+    let policy = candidate.policy(config);
     let Some(row) = look.snapshot.table.get(candidate.root) else { return Ok(None) };
     let facts = match look.facts(candidate.root) {
         None => return Err(vec![Question::Facts(candidate.root)]),
@@ -83,7 +86,7 @@ pub(super) fn unanswered(
     candidate: &Candidate,
     open: &[Question],
 ) -> Option<Assessment> {
-    let policy = &config.policies[candidate.policy];
+    let policy = candidate.policy(config);
     let row = look.snapshot.table.get(candidate.root)?;
     let facts = look.facts(candidate.root).and_then(Result::ok);
     if !facts.is_some_and(|facts| admitted(&config.scope, facts)) && config.scope != AdmitEnv::Everybody {
@@ -106,7 +109,14 @@ fn decide(case: &Case<'_>, mut judgement: Judgement) -> Result<Assessment, Vec<Q
     let mut lasting = Vec::new();
     let mut holding = None;
     for (index, line) in case.policy.reap_when.iter().enumerate() {
-        let weighed = weigh::line(case, LineList::ReapWhen, index, line)?;
+        let weighed = match weigh::line(case, LineList::ReapWhen, index, line) {
+            Ok(weighed) => weighed,
+            Err(Halt::Ask(questions)) => return Err(questions),
+            Err(Halt::Act { questions, so_far, rule }) => match kept(case, line)? {
+                None => return Err(questions),
+                Some((says, why)) => so_far.cut(rule, says, format!("it was not asked: {why}")),
+            },
+        };
         lasting.extend(weighed.lasting);
         let says = weighed.finding.says;
         judgement.lines.push(weighed.finding);
@@ -126,7 +136,7 @@ fn decide(case: &Case<'_>, mut judgement: Judgement) -> Result<Assessment, Vec<Q
         return done(judgement, lasting);
     };
 
-    judgement.vetoes = vetoes::vetoes(case)?;
+    judgement.vetoes = vetoes::vetoes(case, weigh::clients(&case.policy.reap_when[index]))?;
     if let Some(veto) = judgement.vetoes.iter().find(|veto| veto.says != Says::No) {
         judgement.verdict = match (veto.says, veto.rule.as_str()) {
             (Says::Unknown, _) => Verdict::Unknown,
@@ -138,7 +148,7 @@ fn decide(case: &Case<'_>, mut judgement: Judgement) -> Result<Assessment, Vec<Q
         return done(judgement, lasting);
     }
     for (at, line) in case.policy.spare_when.iter().enumerate() {
-        let weighed = weigh::line(case, LineList::SpareWhen, at, line)?;
+        let weighed = weigh::line(case, LineList::SpareWhen, at, line).map_err(Halt::questions)?;
         lasting.extend(weighed.lasting);
         let says = weighed.finding.says;
         let why = last_why(&weighed.finding);
@@ -157,12 +167,9 @@ fn decide(case: &Case<'_>, mut judgement: Judgement) -> Result<Assessment, Vec<Q
     let evidence: &[Evidence] = deciding.map(|line| line.evidence.as_slice()).unwrap_or_default();
     judgement.because = reasons(evidence);
     judgement.causes = evidence.iter().filter_map(|seen| seen.cause.clone()).collect();
-    let now = case.look.snapshot.began.boot;
-    let age = now.since(judgement.began);
-    let floor = case.config.confirm.min_age;
-    if age < floor {
+    if age(case) < case.config.confirm.min_age {
         judgement.verdict = Verdict::Alive;
-        judgement.because = format!("{}, but it is younger than {}s", judgement.because, floor.as_secs());
+        judgement.because = format!("{}, but {}", judgement.because, too_young(case));
         return done(judgement, lasting);
     }
     if let Some(unknown) = unidentified(case, &judgement) {
@@ -180,6 +187,43 @@ fn decide(case: &Case<'_>, mut judgement: Judgement) -> Result<Assessment, Vec<Q
         Verdict::Suspect { since: suspicion.since, looks: suspicion.looks }
     };
     Ok(Assessment { judgement, suspicion: Some(suspicion), lasting })
+}
+
+/// Returns what would keep a tree though this line held, so that a server which is kept anyway is not connected to.
+fn kept(case: &Case<'_>, line: &Line) -> Result<Option<(Says, String)>, Vec<Question>> {
+    if case.policy.offer == Offer::Told {
+        return Ok(Some((Says::Unknown, "its policy is off".to_owned())));
+    }
+    if age(case) < case.config.confirm.min_age {
+        return Ok(Some((Says::No, too_young(case))));
+    }
+    let vetoes = vetoes::vetoes(case, weigh::clients(line))?;
+    if let Some(veto) = vetoes.into_iter().find(|veto| veto.says != Says::No) {
+        return Ok(Some((standing(veto.says), veto.why)));
+    }
+    for (at, line) in case.policy.spare_when.iter().enumerate() {
+        let weighed = weigh::line(case, LineList::SpareWhen, at, line).map_err(Halt::questions)?;
+        if weighed.finding.says != Says::No {
+            return Ok(Some((standing(weighed.finding.says), last_why(&weighed.finding))));
+        }
+    }
+    Ok(None)
+}
+
+/// Returns what a rule says that was not asked, since something keeps the tree or may keep it.
+fn standing(keeps: Says) -> Says {
+    match keeps {
+        Says::Yes => Says::No,
+        Says::No | Says::Unknown => Says::Unknown,
+    }
+}
+
+fn age(case: &Case<'_>) -> Duration {
+    case.look.snapshot.began.boot.since(case.root.began)
+}
+
+fn too_young(case: &Case<'_>) -> String {
+    format!("it is younger than {}s", case.config.confirm.min_age.as_secs())
 }
 
 /// Returns why a root could not be told from another process with its number: the strict identity of a signal needs

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bstr::{BStr, BString, ByteSlice as _};
 
-use crate::config::policy::{Config, GlobPart, Match, Policy};
+use crate::config::policy::{Config, GlobPart, Match, Offer, Policy};
 use crate::config::{fits_shape, program_name, written_out};
 use crate::model::facts::Facts;
 use crate::model::id::{Pid, ProcessId};
@@ -31,10 +31,25 @@ pub struct Candidates {
 pub struct Candidate {
     /// The root.
     pub root: ProcessId,
-    /// Index into [`Config::policies`].
+    /// Its place in [`Config::judged`].
     pub policy: usize,
     /// The root and everybody who counts as inside; see [`super::case::Case::tree`].
     pub tree: Vec<ProcessId>,
+}
+
+impl Candidate {
+    /// Returns the policy that looks at it.
+    pub fn policy<'a>(&self, config: &'a Config) -> &'a Policy {
+        policy(config, self.policy)
+    }
+}
+
+/// Returns the policy at this place of [`Config::judged`].
+fn policy(config: &Config, at: usize) -> &Policy {
+    match at.checked_sub(config.policies.len()) {
+        None => &config.policies[at],
+        Some(at) => &config.offered[at],
+    }
 }
 
 /// Returns who is looked at by which policy.
@@ -64,9 +79,10 @@ pub fn candidates(look: &Look, config: &Config) -> Candidates {
     }
     let trees = trees(look, &matched);
     let mut candidates = Candidates::default();
-    for &(root, policy) in &matched {
+    for &(root, at) in &matched {
+        let policy = policy(config, at);
         let within = |other: &(ProcessId, usize)| {
-            other.1 == policy
+            other.1 == at
                 && other.0 != root
                 && !protected.contains(&other.0)
                 && trees.get(&other.0).is_some_and(|tree| tree.contains(&root))
@@ -79,18 +95,21 @@ pub fn candidates(look: &Look, config: &Config) -> Candidates {
         let captures = look
             .arguments(root)
             .and_then(|arguments| arguments.argv.as_deref().ok())
-            .map(|argv| captures(&config.policies[policy], look, root, argv, None))
+            .map(|argv| captures(policy, look, root, argv, None))
             .unwrap_or_default();
         let standing = if protected.contains(&root) { Standing::Protected } else { Standing::Judged };
-        candidates.others.push(Other {
-            policy: config.policies[policy].name.clone(),
-            root,
-            captures,
-            tree: tree.clone(),
-            standing,
-        });
+        // Nobody is joined with what is only offered: it is as good as not there.
+        if policy.offer == Offer::No {
+            candidates.others.push(Other {
+                policy: policy.name.clone(),
+                root,
+                captures,
+                tree: tree.clone(),
+                standing,
+            });
+        }
         if outermost && standing == Standing::Judged {
-            candidates.list.push(Candidate { root, policy, tree });
+            candidates.list.push(Candidate { root, policy: at, tree });
         }
     }
     candidates
@@ -106,7 +125,7 @@ struct Index<'a> {
 impl<'a> Index<'a> {
     fn new(config: &'a Config) -> Index<'a> {
         let mut index = Index { by_name: BTreeMap::new(), others: Vec::new() };
-        for (at, policy) in config.policies.iter().enumerate() {
+        for (at, policy) in config.judged().enumerate() {
             for form in &policy.matches {
                 let Match::Shape { programs, .. } = form else {
                     index.others.push((at, form));

@@ -21,8 +21,10 @@ use super::Notes;
 use super::candidates::Candidates;
 
 mod leases;
+pub(super) mod pings;
 
 pub use leases::Pin;
+pub use pings::{Asked, Heard};
 
 /// More drift than this between two clocks is a suspend or a step. Slewing and the rounding of three reads stay far
 /// below it.
@@ -51,6 +53,8 @@ pub struct Ledger {
     records: Vec<Record>,
     #[serde(default)]
     leases: leases::Leases,
+    #[serde(default)]
+    pings: pings::Pings,
 }
 
 /// What is remembered of one tree under one policy.
@@ -149,7 +153,9 @@ impl Ledger {
         self.rhythm = self.last.map(|last| now.boot.since(last.boot)).or(self.rhythm);
         self.last = Some(now);
         let table = &look.snapshot.table;
-        self.records.retain(|record| table.get(record.root).is_some_and(|row| !row.is_gone()));
+        let is_here = |id| table.get(id).is_some_and(|row| !row.is_gone());
+        self.records.retain(|record| is_here(record.root));
+        self.pings.retain(is_here);
         begun
     }
 
@@ -182,19 +188,22 @@ impl Ledger {
             record.activity = None;
         }
         self.leases.rearm();
+        self.pings.rearm();
     }
 
     /// Drops every suspicion of one root: an unfinished teardown is judged anew from the first look.
     pub fn forget(&mut self, root: ProcessId) {
         self.records.retain(|record| record.root != root);
+        self.pings.forget(root);
     }
 
     /// Remembers a look, once it has been judged.
     pub fn remember(&mut self, look: &Look, candidates: &Candidates, verdicts: &Verdicts, notes: &Notes) {
         let now = look.snapshot.began.boot;
         let table = &look.snapshot.table;
+        let all = || verdicts.judgements.iter().chain(&verdicts.offered);
         let judged: BTreeSet<(ProcessId, &str)> =
-            verdicts.judgements.iter().map(|judgement| (judgement.root, judgement.policy.as_str())).collect();
+            all().map(|judgement| (judgement.root, judgement.policy.as_str())).collect();
         for record in &mut self.records {
             // A look that had nothing to say of it is a look that did not agree: the row is broken.
             if !judged.contains(&(record.root, record.policy.as_str())) {
@@ -203,13 +212,15 @@ impl Ledger {
                 record.activity = None;
             }
         }
-        for judgement in &verdicts.judgements {
+        for judgement in all() {
             let key = (judgement.root, judgement.policy.as_str());
             let identity = judgement.identity.clone().ok();
             let record = self.record(key);
             if record.identity.is_some() && !same(record.identity.as_ref(), identity.as_ref()) {
                 *record = Record::new(judgement.root, &judgement.policy);
+                self.pings.forget(judgement.root);
             }
+            let record = self.record(key);
             record.identity = identity;
             record.suspicion = match judgement.verdict {
                 Verdict::Suspect { .. } | Verdict::Orphaned { .. } => notes.suspicion(key),
@@ -232,6 +243,7 @@ impl Ledger {
         self.remember_activity(look, candidates, now);
         self.remember_answers(look);
         self.leases.remember(look);
+        self.pings.remember(look, &judged, |key| notes.manner(key));
     }
 
     fn remember_activity(&mut self, look: &Look, candidates: &Candidates, now: Moment) {

@@ -17,6 +17,7 @@ pub mod protect;
 mod registered;
 pub mod rule;
 pub mod rules;
+mod served;
 mod vetoes;
 mod weigh;
 
@@ -25,7 +26,7 @@ mod tests;
 
 use std::collections::BTreeSet;
 
-use crate::config::policy::Config;
+use crate::config::policy::{Config, Offer};
 use crate::model::id::ProcessId;
 use crate::model::look::Look;
 use crate::model::question::Question;
@@ -35,6 +36,7 @@ pub use candidates::{Candidates, candidates};
 pub use ledger::Ledger;
 
 use inner::inner;
+use ledger::pings::{Manner, manner};
 use ledger::{LastingKey, Suspicion};
 
 /// What a look leaves for [`Ledger::remember`], beside its verdicts.
@@ -48,6 +50,8 @@ struct Note {
     policy: String,
     suspicion: Option<Suspicion>,
     lasting: Vec<LastingKey>,
+    /// How the policy asks servers, if it does.
+    manner: Option<Manner>,
 }
 
 impl Notes {
@@ -62,6 +66,10 @@ impl Notes {
     fn lasting(&self, key: (ProcessId, &str)) -> &[LastingKey] {
         self.get(key).map(|note| note.lasting.as_slice()).unwrap_or_default()
     }
+
+    fn manner(&self, key: (ProcessId, &str)) -> Option<Manner> {
+        self.get(key)?.manner
+    }
 }
 
 /// Returns what the rules still need to know. Ask them, add the answers to the look, and come again until there are
@@ -71,6 +79,8 @@ pub fn questions(look: &Look, config: &Config, candidates: &Candidates, ledger: 
     for candidate in &candidates.list {
         match assess::assess(look, config, candidates, candidate, ledger) {
             Err(questions) => open.extend(questions),
+            // What is only offered takes nobody along, so nothing is asked for the sake of whom it would take.
+            Ok(Some(_)) if candidate.policy(config).offer == Offer::Told => {}
             Ok(Some(assessment)) => open.extend(inner(look, candidates, &assessment.judgement).asks),
             Ok(None) => {}
         }
@@ -90,14 +100,21 @@ pub fn judge(look: &Look, config: &Config, candidates: &Candidates, ledger: &Led
         let assessed = assess::assess(look, config, candidates, candidate, ledger)
             .unwrap_or_else(|open| assess::unanswered(look, config, candidate, &open));
         let Some(assessment) = assessed else { continue };
-        members.extend(assessment.judgement.tree.iter().copied());
-        held.extend(inner(look, candidates, &assessment.judgement).held);
+        let policy = candidate.policy(config);
         notes.0.push(Note {
             root: candidate.root,
             policy: assessment.judgement.policy.clone(),
             suspicion: assessment.suspicion,
             lasting: assessment.lasting,
+            manner: manner(policy),
         });
+        // Whatever acts goes by the judgements alone.
+        if policy.offer == Offer::Told {
+            verdicts.offered.push(assessment.judgement);
+            continue;
+        }
+        members.extend(assessment.judgement.tree.iter().copied());
+        held.extend(inner(look, candidates, &assessment.judgement).held);
         verdicts.judgements.push(assessment.judgement);
     }
     let members: Vec<ProcessId> = members.into_iter().collect();

@@ -7,7 +7,7 @@ use crate::model::facts::{Facts, Freezer};
 use crate::model::known::{Reason, Unknown};
 use crate::model::ownership::Parentage;
 use crate::model::question::Question;
-use crate::model::rule::Strength;
+use crate::model::rule::{Clients, Strength};
 use crate::model::table::{Row, State};
 
 use super::case::{Case, gather, known};
@@ -34,10 +34,15 @@ const ALL: [Veto; 9] = [
 ];
 
 /// Returns what every veto says of a tree, up to the first that stands; or the questions that must be asked first.
-pub(super) fn vetoes(case: &Case<'_>) -> Result<Vec<Evidence>, Vec<Question>> {
+/// `clients` is what the line that holds means for whoever is connected.
+pub(super) fn vetoes(case: &Case<'_>, clients: Clients) -> Result<Vec<Evidence>, Vec<Question>> {
     let mut seen = Vec::new();
     for veto in &ALL {
-        let (says, why) = match (veto.weigh)(case) {
+        let weigh = match (veto.name, clients) {
+            ("clients", Clients::CannotBeServed) => cannot_be_served,
+            (_, Clients::CannotBeServed | Clients::Served) => veto.weigh,
+        };
+        let (says, why) = match weigh(case) {
             Ok(Finding { holds: Holds::Yes, why, .. }) => (Says::Yes, why),
             Ok(Finding { holds: Holds::No, why, .. }) => (Says::No, why),
             Err(Blank::Unknown(unknown)) => (Says::Unknown, unknown.to_string()),
@@ -168,6 +173,12 @@ fn service(cgroup: &BStr) -> Option<&BStr> {
         .take_while(|part| !part.ends_with(b".scope") && !part.ends_with(b".slice"))
         .find(|part| part.ends_with(b".service"))
         .filter(|part| !part.starts_with(b"user@"))
+}
+
+/// Whoever is connected waits for ever, and nobody is asked who that is: what the line proves says so.
+#[expect(clippy::unnecessary_wraps, reason = "all vetoes have one signature")]
+fn cannot_be_served(_: &Case<'_>) -> Found<Finding> {
+    Ok(Finding::no("whoever is connected cannot be served any more"))
 }
 
 /// Somebody outside is connected, or waits to be.

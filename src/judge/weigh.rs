@@ -1,15 +1,16 @@
 //! Weighs the lines of one policy for one tree.
 
-use crate::config::policy::{Condition, Line, ProofNeed};
+use crate::config::policy::{Condition, Line, Offer, ProofNeed};
 use crate::model::evidence::{Evidence, Says};
 use crate::model::question::Question;
-use crate::model::rule::Strength;
+use crate::model::rule::{Clients, Strength};
 use crate::model::verdict::{LineFinding, LineList};
 
 use super::case::Case;
 use super::ledger::{LastingKey, fingerprint};
 use super::rule::{Blank, Finding, Holds, Settings};
 use super::rules;
+use super::served::acts;
 
 /// What came of one line: its finding, and the conditions that hold now but count only when they last.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,21 +21,78 @@ pub(super) struct Weighed {
     pub(super) lasting: Vec<LastingKey>,
 }
 
+/// Why a line could not be weighed to its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Halt {
+    /// These must be asked first.
+    Ask(Vec<Question>),
+    /// Everything before it holds, and what is left acts: it connects to the server that is judged.
+    Act {
+        /// What would have to be asked.
+        questions: Vec<Question>,
+        /// What came of the line so far.
+        so_far: Weighed,
+        /// The rule that asks.
+        rule: &'static str,
+    },
+}
+
+impl Halt {
+    /// Returns what would have to be asked.
+    pub(super) fn questions(self) -> Vec<Question> {
+        match self {
+            Halt::Ask(questions) | Halt::Act { questions, .. } => questions,
+        }
+    }
+}
+
+impl Weighed {
+    /// Returns the line with one more finding, which cuts it short.
+    pub(super) fn cut(mut self, rule: &str, says: Says, why: String) -> Weighed {
+        self.finding.says = says;
+        self.finding.evidence.push(Evidence {
+            rule: rule.to_owned(),
+            strength: Strength::Sign,
+            says,
+            why,
+            cause: None,
+        });
+        self
+    }
+}
+
+/// Says what a line means for whoever is connected, where it holds.
+pub(super) fn clients(line: &Line) -> Clients {
+    let means = |condition: &Condition| {
+        rules::ALL
+            .iter()
+            .find(|rule| rule.spec.name == condition.rule)
+            .map_or(Clients::Served, |rule| rule.spec.clients)
+    };
+    match line.conditions.iter().any(|condition| means(condition) == Clients::CannotBeServed) {
+        true => Clients::CannotBeServed,
+        false => Clients::Served,
+    }
+}
+
 /// Returns what a line says of a tree, or the questions that must be asked first.
 ///
 /// A line is cut short at the first condition that does not hold, so that live trees cost little; and at the first
 /// unknown, since nothing behind it could make the line hold.
-pub(super) fn line(
-    case: &Case<'_>,
-    list: LineList,
-    index: usize,
-    line: &Line,
-) -> Result<Weighed, Vec<Question>> {
+pub(super) fn line(case: &Case<'_>, list: LineList, index: usize, line: &Line) -> Result<Weighed, Halt> {
     let mut evidence = Vec::new();
     let mut lasting = Vec::new();
     let mut says = Says::Yes;
     for (at, condition) in line.conditions.iter().enumerate() {
-        let (seen, lasts) = weigh(case, condition, line, (list, index, at))?;
+        let (seen, lasts) = match weigh(case, condition, line, (list, index, at)) {
+            Ok(weighed) => weighed,
+            Err(questions) if halts(case, &questions) => {
+                let finding = LineFinding { line: index, list, says: Says::Unknown, evidence };
+                let so_far = Weighed { finding, lasting };
+                return Err(Halt::Act { questions, so_far, rule: condition.rule });
+            }
+            Err(questions) => return Err(Halt::Ask(questions)),
+        };
         lasting.extend(lasts);
         says = seen.says;
         evidence.push(seen);
@@ -49,6 +107,15 @@ pub(super) fn line(
         says = Says::No;
     }
     Ok(Weighed { finding: LineFinding { line: index, list, says, evidence }, lasting })
+}
+
+/// Says whether these questions are not asked without another thought: one that connects to the server itself, and for
+/// what is only offered whatever acts.
+fn halts(case: &Case<'_>, questions: &[Question]) -> bool {
+    questions.iter().any(|question| match case.policy.offer {
+        Offer::Told => acts(question),
+        Offer::No => matches!(question, Question::Ping { .. }),
+    })
 }
 
 fn weigh(

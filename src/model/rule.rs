@@ -31,6 +31,28 @@ pub struct RuleSpec {
     pub bare: Option<&'static str>,
     /// Whether the rule may stand in `reap-when`, in `spare-when`, or in both.
     pub place: Place,
+    /// How it comes to know.
+    pub asks: Asks,
+    /// What its finding means for whoever is connected.
+    pub clients: Clients,
+}
+
+/// How a rule comes to know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Asks {
+    /// It looks; a registry that is a server is asked as well, where a line names one.
+    Passively,
+    /// It asks the server itself by the policy's `ping`: last of its line, and only when nothing else keeps the tree.
+    ByPing,
+}
+
+/// What a rule's finding means for whoever is connected to the tree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Clients {
+    /// They use it: the veto of a connected client stands.
+    Served,
+    /// They wait for an answer that never comes: where a line holds by this rule, that veto does not stand.
+    CannotBeServed,
 }
 
 /// Where a rule may stand.
@@ -79,6 +101,10 @@ pub enum SettingKind {
     Duration,
     /// A whole number.
     Number,
+    /// How often something is done: a whole number of at least this.
+    Times(u64),
+    /// How long to wait between two of them: a duration of at least a second.
+    Pause,
     /// One of these words.
     Word(&'static [&'static str]),
     /// Free text, e.g. a policy's name or the written reason for a claim.

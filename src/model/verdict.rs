@@ -126,6 +126,9 @@ pub enum Mode {
 pub struct Verdicts {
     /// One per tree and policy, sorted by root and policy.
     pub judgements: Vec<Judgement>,
+    /// What policies that are off and only offered say, sorted in the same way. Nothing is ever done by them.
+    #[serde(default)]
+    pub offered: Vec<Judgement>,
     /// Every process of a judged tree that must not be touched, with the reason; plan prunes it with its subtree. It is
     /// protected for its own sake, or the policy matches it as well and somebody outside the tree holds its stdin or
     /// stdout.

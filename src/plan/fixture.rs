@@ -309,6 +309,7 @@ fn config() -> Config {
         keep: Keep::default(),
         scope: AdmitEnv::Everybody,
         journal: JournalSettings { keep: seconds(0), arguments: ArgumentsShown::Redacted },
+        offered: Vec::new(),
         registries: Vec::new(),
         policies: Vec::new(),
     }

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use bstr::{BStr, BString};
 use proptest::prelude::*;
-use reapd::config::policy::{Config, Match, Policy, Setting};
+use reapd::config::policy::{Config, Match, Policy, Setting, Talk, TemplatePart};
 use reapd::config::{self, Context, Fault, Source, Whole};
-use reapd::model::rule::{Need, Place, RuleSpec, SettingKind, SettingSpec, Strength};
+use reapd::model::rule::{Asks, Clients, Need, Place, RuleSpec, SettingKind, SettingSpec, Strength};
 use reapd::model::verdict::Mode;
 
 const fn setting(name: &'static str, kind: SettingKind, need: Need) -> SettingSpec {
@@ -23,7 +23,8 @@ const fn rule(
     bare: Option<&'static str>,
     place: Place,
 ) -> RuleSpec {
-    RuleSpec { name, strength, summary: "what it finds", doc: "", settings, bare, place }
+    let (asks, clients) = (Asks::Passively, Clients::Served);
+    RuleSpec { name, strength, summary: "what it finds", doc: "", settings, bare, place, asks, clients }
 }
 
 use Need::{Optional, Required};
@@ -86,6 +87,28 @@ static RULES: &[&RuleSpec] = &[
     &rule("reparented", Sign, &[], None, ReapWhen),
     &rule("older-than", Sign, &[setting("age", Duration, Required)], Some("age"), ReapWhen),
     &rule("clients", Sign, &[setting("socket", Template, Optional)], Some("socket"), SpareWhen),
+    &rule("socket-unreachable", Proof, &[setting("socket", Template, Required)], Some("socket"), ReapWhen),
+    &rule(
+        "backend-gone",
+        Proof,
+        &[setting("because", Text, Required), setting("socket", Template, Optional)],
+        Some("because"),
+        ReapWhen,
+    ),
+    &rule("unnamed", Sign, &[setting("text", Template, Required)], Some("text"), ReapWhen),
+    &RuleSpec {
+        asks: Asks::ByPing,
+        ..rule(
+            "socket-unresponsive",
+            Sign,
+            &[
+                setting("attempts", SettingKind::Times(2), Optional),
+                setting("every", SettingKind::Pause, Optional),
+            ],
+            None,
+            ReapWhen,
+        )
+    },
 ];
 
 fn context() -> Context<'static> {
@@ -472,4 +495,36 @@ fn sixty_thousand_faults_on_one_line_are_soon_told() {
     let keys: Vec<String> = (0..60_000).map(|at| format!("k{at}=1")).collect();
     let faults = load(&format!("confirm = {{ {} }}", keys.join(","))).unwrap_err();
     assert_eq!(faults.len(), 100);
+}
+
+/// An active question comes last of its line, whatever was written first, and somebody else's server right before it.
+#[test]
+fn what_connects_to_the_server_itself_is_asked_last_of_its_line() {
+    let text = "[registry.r]\nurl = \"http://127.0.0.1:1/{key}\"\nalive = { status = 200 }\ngone = { status = 404 }\n\
+                [process.x]\nmatch = { program = \"x\" }\nping = { socket = \"@x\", as = \"mcp\" }\n\
+                reap-when = [{ socket-unresponsive = true, lease-expired = { in = \"r\", key = \"{pid}\" }, \
+                unnamed = \"@x\", cwd-gone = \"{cwd}\" }]\n";
+    let whole = load(text).map_err(|faults| drawn(&faults, text)).unwrap();
+    let policy = whole.config.policies.iter().find(|policy| policy.name == "x").unwrap();
+    let order: Vec<&str> = policy.reap_when[0].conditions.iter().map(|condition| condition.rule).collect();
+    assert_eq!(order, ["unnamed", "cwd-gone", "lease-expired", "socket-unresponsive"]);
+}
+
+#[test]
+fn a_ping_is_read_as_it_is_meant() {
+    let text = fs::read_to_string(folder("valid").join("pings.toml")).unwrap();
+    let whole = load(&text).map_err(|faults| drawn(&faults, &text)).unwrap();
+    let of = |name: &str| {
+        let policy = whole.config.policies.iter().find(|policy| policy.name == name).unwrap();
+        policy.ping.clone().unwrap()
+    };
+    let Talk::Lines { send, expect } = of("lines").talk else { panic!("lines is the default") };
+    assert_eq!(send.parts, [TemplatePart::Literal("{\"id\":1,\"method\":\"ping\",\"params\":{}}".into())]);
+    assert_eq!(expect.text, "\"id\":1");
+    assert_eq!(of("lines").socket.parts, [TemplatePart::Capture("socket".into())]);
+    assert!(matches!(of("content-length").talk, Talk::ContentLength { .. }));
+    assert_eq!((of("mcp").talk, of("connect").talk), (Talk::Mcp, Talk::Greeting));
+    let Talk::Http { path, status: Some(200), expect: Some(_) } = of("http").talk else { panic!("http") };
+    assert_eq!(path.parts.len(), 2);
+    assert!(matches!(of("any-status").talk, Talk::Http { status: None, expect: None, .. }));
 }

@@ -27,7 +27,7 @@
 use crate::judge::case::Case;
 use crate::judge::rule::{Finding, Found, Rule, Settings};
 use crate::model::known::{Reason, Unknown};
-use crate::model::rule::{Need, Place, RuleSpec, SettingKind, SettingSpec, Strength};
+use crate::model::rule::{Asks, Clients, Need, Place, RuleSpec, SettingKind, SettingSpec, Strength};
 
 use super::stdin_abandoned::{Ends, abandoned};
 
@@ -54,6 +54,8 @@ pub static RULE: Rule = Rule {
         ],
         bare: None,
         place: Place::ReapWhen,
+        asks: Asks::Passively,
+        clients: Clients::Served,
     },
     weigh,
 };

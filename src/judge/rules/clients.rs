@@ -30,7 +30,7 @@ use crate::judge::rule::{Finding, Found, Rule, Settings};
 use crate::model::escape::escape;
 use crate::model::known::{Reason, Unknown};
 use crate::model::question::{Family, Listener, PathAnswer};
-use crate::model::rule::{Need, Place, RuleSpec, SettingKind, SettingSpec, Strength};
+use crate::model::rule::{Asks, Clients, Need, Place, RuleSpec, SettingKind, SettingSpec, Strength};
 
 /// Finds trees that somebody is connected to.
 pub static RULE: Rule = Rule {
@@ -47,6 +47,8 @@ pub static RULE: Rule = Rule {
         }],
         bare: Some("socket"),
         place: Place::SpareWhen,
+        asks: Asks::Passively,
+        clients: Clients::Served,
     },
     weigh,
 };

@@ -31,7 +31,7 @@ use crate::judge::rule::{Finding, Found, Rule, Settings};
 use crate::model::escape::escape;
 use crate::model::known::{Reason, Unknown};
 use crate::model::ownership::Parentage;
-use crate::model::rule::{Need, Place, RuleSpec, SettingKind, SettingSpec, Strength};
+use crate::model::rule::{Asks, Clients, Need, Place, RuleSpec, SettingKind, SettingSpec, Strength};
 use crate::model::table::Kernel;
 
 /// Finds helpers whose companion process is not there any more.
@@ -57,6 +57,8 @@ pub static RULE: Rule = Rule {
         ],
         bare: None,
         place: Place::ReapWhen,
+        asks: Asks::Passively,
+        clients: Clients::Served,
     },
     weigh,
 };

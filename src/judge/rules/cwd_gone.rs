@@ -44,7 +44,7 @@ use crate::model::facts::{Directory, Fate, FileSystem};
 use crate::model::id::FileId;
 use crate::model::known::{Reason, Unknown};
 use crate::model::question::PathAnswer;
-use crate::model::rule::{Need, Place, RuleSpec, SettingKind, SettingSpec, Strength};
+use crate::model::rule::{Asks, Clients, Need, Place, RuleSpec, SettingKind, SettingSpec, Strength};
 
 use super::clients::connected;
 
@@ -71,6 +71,8 @@ pub static RULE: Rule = Rule {
         ],
         bare: Some("path"),
         place: Place::ReapWhen,
+        asks: Asks::Passively,
+        clients: Clients::Served,
     },
     weigh,
 };

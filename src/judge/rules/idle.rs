@@ -24,7 +24,7 @@
 use crate::judge::case::{Case, gather};
 use crate::judge::rule::{Finding, Found, Rule, Settings};
 use crate::model::moment::Moment;
-use crate::model::rule::{Need, Place, RuleSpec, SettingKind, SettingSpec, Strength};
+use crate::model::rule::{Asks, Clients, Need, Place, RuleSpec, SettingKind, SettingSpec, Strength};
 
 /// Finds trees that have done nothing for long.
 pub static RULE: Rule = Rule {
@@ -41,6 +41,8 @@ pub static RULE: Rule = Rule {
         }],
         bare: Some("for"),
         place: Place::ReapWhen,
+        asks: Asks::Passively,
+        clients: Clients::Served,
     },
     weigh,
 };

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::rule::{Finding, Rule};
 
+pub mod backend_gone;
 pub mod channel_abandoned;
 pub mod clients;
 pub mod companion_gone;
@@ -15,9 +16,12 @@ pub mod no_clients;
 pub mod older_than;
 pub mod owner_gone;
 pub mod reparented;
+pub mod socket_unreachable;
+pub mod socket_unresponsive;
 pub mod stdin_abandoned;
 pub mod stdin_ended;
 pub mod terminal_gone;
+pub mod unnamed;
 
 #[cfg(test)]
 pub(in crate::judge) mod support;
@@ -29,10 +33,14 @@ pub static ALL: &[&Rule] = &[
     &lease_expired::RULE,
     &stdin_abandoned::RULE,
     &channel_abandoned::RULE,
+    &socket_unreachable::RULE,
+    &backend_gone::RULE,
     &companion_gone::RULE,
     &terminal_gone::RULE,
     &stdin_ended::RULE,
     &no_clients::RULE,
+    &unnamed::RULE,
+    &socket_unresponsive::RULE,
     &no_children::RULE,
     &idle::RULE,
     &reparented::RULE,

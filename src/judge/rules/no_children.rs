@@ -22,7 +22,7 @@
 
 use crate::judge::case::Case;
 use crate::judge::rule::{Finding, Found, Rule, Settings};
-use crate::model::rule::{Need, Place, RuleSpec, SettingKind, SettingSpec, Strength};
+use crate::model::rule::{Asks, Clients, Need, Place, RuleSpec, SettingKind, SettingSpec, Strength};
 
 /// Finds programs that have no children.
 pub static RULE: Rule = Rule {
@@ -39,6 +39,8 @@ pub static RULE: Rule = Rule {
         }],
         bare: None,
         place: Place::ReapWhen,
+        asks: Asks::Passively,
+        clients: Clients::Served,
     },
     weigh,
 };

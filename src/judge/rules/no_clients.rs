@@ -25,7 +25,7 @@
 
 use crate::judge::case::Case;
 use crate::judge::rule::{Finding, Found, Rule, Settings};
-use crate::model::rule::{Need, Place, RuleSpec, SettingKind, SettingSpec, Strength};
+use crate::model::rule::{Asks, Clients, Need, Place, RuleSpec, SettingKind, SettingSpec, Strength};
 
 use super::clients::{connected, served};
 
@@ -52,6 +52,8 @@ pub static RULE: Rule = Rule {
         ],
         bare: Some("socket"),
         place: Place::ReapWhen,
+        asks: Asks::Passively,
+        clients: Clients::Served,
     },
     weigh,
 };

@@ -20,7 +20,7 @@
 
 use crate::judge::case::Case;
 use crate::judge::rule::{Finding, Found, Rule, Settings};
-use crate::model::rule::{Need, Place, RuleSpec, SettingKind, SettingSpec, Strength};
+use crate::model::rule::{Asks, Clients, Need, Place, RuleSpec, SettingKind, SettingSpec, Strength};
 
 /// Finds trees that have run for long.
 pub static RULE: Rule = Rule {
@@ -37,6 +37,8 @@ pub static RULE: Rule = Rule {
         }],
         bare: Some("age"),
         place: Place::ReapWhen,
+        asks: Asks::Passively,
+        clients: Clients::Served,
     },
     weigh,
 };

@@ -34,7 +34,7 @@ use crate::judge::rule::{Finding, Found, Holds, Rule, Settings};
 use crate::model::id::{Pid, ProcessId};
 use crate::model::known::{Reason, Unknown};
 use crate::model::question::Owner;
-use crate::model::rule::{Need, Place, RuleSpec, SettingKind, SettingSpec, Strength};
+use crate::model::rule::{Asks, Clients, Need, Place, RuleSpec, SettingKind, SettingSpec, Strength};
 
 use super::reparented::left_behind;
 use super::stdin_abandoned;
@@ -62,6 +62,8 @@ pub static RULE: Rule = Rule {
         ],
         bare: Some("pid"),
         place: Place::ReapWhen,
+        asks: Asks::Passively,
+        clients: Clients::Served,
     },
     weigh,
 };

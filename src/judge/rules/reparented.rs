@@ -23,7 +23,7 @@
 use crate::judge::case::Case;
 use crate::judge::rule::{Finding, Found, Rule, Settings};
 use crate::model::ownership::Parentage;
-use crate::model::rule::{Place, RuleSpec, Strength};
+use crate::model::rule::{Asks, Clients, Place, RuleSpec, Strength};
 
 /// Finds trees that were left behind by whoever started them.
 pub static RULE: Rule = Rule {
@@ -35,6 +35,8 @@ pub static RULE: Rule = Rule {
         settings: &[],
         bare: None,
         place: Place::ReapWhen,
+        asks: Asks::Passively,
+        clients: Clients::Served,
     },
     weigh,
 };

@@ -42,7 +42,7 @@ use crate::model::id::ProcessId;
 use crate::model::known::{Reason, Unknown};
 use crate::model::ownership::Parentage;
 use crate::model::question::{Census, Channel, ChannelKind, FarEnd};
-use crate::model::rule::{Place, RuleSpec, Strength};
+use crate::model::rule::{Asks, Clients, Place, RuleSpec, Strength};
 use crate::model::table::Row;
 
 /// Finds stdio servers that nobody can speak to any more.
@@ -55,6 +55,8 @@ pub static RULE: Rule = Rule {
         settings: &[],
         bare: None,
         place: Place::ReapWhen,
+        asks: Asks::Passively,
+        clients: Clients::Served,
     },
     weigh,
 };
@@ -290,7 +292,7 @@ fn grip_of(case: &Case<'_>, other: &Other, ends: Ends) -> Found<Grip> {
     if !still_fits(policy, case.look, root, there.facts(root.id)?) {
         return in_use("it is another program now");
     }
-    for veto in vetoes(&there).map_err(Blank::Ask)? {
+    for veto in vetoes(&there, Clients::Served).map_err(Blank::Ask)? {
         match veto.says {
             Says::No => {}
             Says::Yes => return Ok(Grip::InUse(veto.why)),

@@ -24,7 +24,7 @@
 use crate::judge::case::{Case, known};
 use crate::judge::rule::{Finding, Found, Rule, Settings};
 use crate::model::question::FarEnd;
-use crate::model::rule::{Need, Place, RuleSpec, SettingKind, SettingSpec, Strength};
+use crate::model::rule::{Asks, Clients, Need, Place, RuleSpec, SettingKind, SettingSpec, Strength};
 
 /// Finds programs whose standard input has ended.
 pub static RULE: Rule = Rule {
@@ -41,6 +41,8 @@ pub static RULE: Rule = Rule {
         }],
         bare: None,
         place: Place::ReapWhen,
+        asks: Asks::Passively,
+        clients: Clients::Served,
     },
     weigh,
 };

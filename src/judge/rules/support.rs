@@ -9,11 +9,12 @@ use bstr::BString;
 
 use crate::config::policy::{
     AdmitEnv, ArgumentsShown, Condition, Config, Confirm, Detached, Glob, GlobPart, JournalSettings, Keep,
-    Limits, Line, Match, Offer, Origin, Policy, ProofNeed, Setting, Template, TemplatePart,
+    Limits, Line, Match, Offer, Origin, Ping, Policy, ProofNeed, Setting, Template, TemplatePart,
 };
 use crate::judge::case::{Case, Other, Standing};
 use crate::judge::ledger::Ledger;
 use crate::judge::rule::{Blank, Finding, Found, Holds, Rule, Settings};
+use crate::judge::{Candidates, Notes, candidates, judge};
 use crate::model::facts::{Directory, Executable, Facts, Fate, FileSystem, Freezer, Hangup, Namespaces};
 use crate::model::id::{BootId, FileId, Pid, ProcessId, Start, Uid};
 use crate::model::known::{Known, Reason, Unknown};
@@ -31,6 +32,7 @@ use crate::model::question::{
 use crate::model::rule::Strength;
 use crate::model::table::{Row, State, Table, plain_row};
 use crate::model::verdict::Mode;
+use crate::model::verdict::Verdicts;
 
 /// The root's number.
 pub(in crate::judge) const ROOT: i32 = 50;
@@ -60,6 +62,7 @@ pub(in crate::judge) struct Scene {
     users: BTreeMap<i32, u32>,
     memory: Ledger,
     own: i32,
+    pinging: Option<(Ping, Condition)>,
 }
 
 pub(in crate::judge) fn pid(number: i32) -> Pid {
@@ -86,6 +89,7 @@ impl Scene {
             users: BTreeMap::new(),
             memory: Ledger::default(),
             own: 99,
+            pinging: None,
         };
         scene.process(1, 0).process(ROOT, 1)
     }
@@ -313,6 +317,58 @@ impl Scene {
         self
     }
 
+    /// The policy asks in this way, in a line of this one rule.
+    pub(in crate::judge) fn pinging(
+        mut self,
+        rule: &Rule,
+        settings: &[(&'static str, Setting)],
+        ping: Ping,
+    ) -> Scene {
+        let settings = settings.iter().cloned().collect();
+        let condition = Condition { rule: rule.spec.name, strength: rule.spec.strength, settings };
+        self.pinging = Some((ping, condition));
+        self
+    }
+
+    /// Has the ledger begin a look.
+    pub(in crate::judge) fn begin_with(&self, ledger: &mut Ledger, look: &Look) {
+        ledger.begin(look, &self.config().confirm);
+    }
+
+    /// Has the ledger take a look at which the root was judged, and remember it.
+    pub(in crate::judge) fn remember(&self, ledger: &mut Ledger) {
+        self.remember_as(ledger, |verdicts| verdicts.judgements.iter().any(|one| one.root == id(ROOT)));
+    }
+
+    /// Has the ledger take a look at which nobody was judged.
+    pub(in crate::judge) fn remember_nothing(&self, ledger: &mut Ledger) {
+        let look = self.look();
+        self.begin_with(ledger, &look);
+        ledger.remember(&look, &Candidates::default(), &Verdicts::default(), &Notes::default());
+    }
+
+    fn remember_as(&self, ledger: &mut Ledger, fits: impl Fn(&Verdicts) -> bool) {
+        let look = self.look();
+        let config = self.config();
+        ledger.begin(&look, &config.confirm);
+        let candidates = candidates(&look, &config);
+        let (verdicts, notes) = judge(&look, &config, &candidates, ledger);
+        assert!(fits(&verdicts), "{verdicts:?}");
+        ledger.remember(&look, &candidates, &verdicts, &notes);
+    }
+
+    fn config(&self) -> Config {
+        let mut config = config(&self.private);
+        if let Some((ping, condition)) = &self.pinging {
+            config.policies.truncate(1);
+            let policy = &mut config.policies[0];
+            policy.ping = Some(ping.clone());
+            policy.proof = ProofNeed::Waived;
+            policy.reap_when = vec![Line { conditions: vec![condition.clone()], by_knowledge: None }];
+        }
+        config
+    }
+
     /// Only the owner connects to this socket, as every policy says.
     pub(in crate::judge) fn private(mut self, name: &str) -> Scene {
         self.private.push(literal(name));
@@ -395,7 +451,7 @@ impl Scene {
     pub(in crate::judge) fn case<T>(&self, look_at: impl FnOnce(&Case<'_>) -> T) -> T {
         let look = self.look();
         let tree = descendants(&look.snapshot.table, id(ROOT));
-        let config = config(&self.private);
+        let config = self.config();
         look_at(&Case {
             look: &look,
             memory: &self.memory,
@@ -539,6 +595,7 @@ pub(in crate::judge) fn config(private: &[Glob]) -> Config {
         keep: Keep::default(),
         scope: AdmitEnv::Everybody,
         journal: JournalSettings { keep: Duration::from_hours(24), arguments: ArgumentsShown::Redacted },
+        offered: Vec::new(),
         registries: Vec::new(),
         policies: vec![
             policy("server", vec![by_stdin()]),

@@ -27,7 +27,7 @@ use crate::judge::case::{Case, known};
 use crate::judge::rule::{Finding, Found, Rule, Settings};
 use crate::model::facts::Hangup;
 use crate::model::question::{ChannelKind, FarEnd, TerminalFate};
-use crate::model::rule::{Place, RuleSpec, Strength};
+use crate::model::rule::{Asks, Clients, Place, RuleSpec, Strength};
 
 /// Finds interactive programs whose terminal is gone for good.
 pub static RULE: Rule = Rule {
@@ -39,6 +39,8 @@ pub static RULE: Rule = Rule {
         settings: &[],
         bare: None,
         place: Place::ReapWhen,
+        asks: Asks::Passively,
+        clients: Clients::Served,
     },
     weigh,
 };

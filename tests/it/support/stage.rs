@@ -237,6 +237,7 @@ fn config(ladder: &[(Signal, u64)]) -> Config {
         keep: Keep::default(),
         scope: AdmitEnv::Everybody,
         journal: JournalSettings { keep: Duration::ZERO, arguments: ArgumentsShown::Redacted },
+        offered: Vec::new(),
         registries: Vec::new(),
         policies: Vec::new(),
     }

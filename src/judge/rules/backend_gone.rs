@@ -1,0 +1,211 @@
+//! Finds servers whose backend is gone for good.
+//!
+//! # What it finds
+//!
+//! A server that listens, though the program behind it is gone: its root has no living descendant, nobody else lives in
+//! the session that it leads, and it holds no nameless connected stream, which a channel to its backend would be.
+//!
+//! # Why it is not enough alone
+//!
+//! Many servers have no children, and some start theirs when they are asked. It is enough only for a program of which it
+//! is known that it listens only once its backend runs, and that it never starts another: whoever calls it waits for
+//! ever. So the reason must be written down, and reports repeat it. Whoever is connected waits as well, and cannot be
+//! served: clients do not keep a tree from a line that holds by this rule; every other veto does.
+//!
+//! # When it is wrong
+//!
+//! A policy that names a program which does start another backend ends it between two of them: two looks, and the age of
+//! the tree, make that rare and not impossible. Each of these is kept. A server that does not listen yet: its backend is
+//! still to come. A root that leads no session: its backend may be anywhere. A child that lives, in whatever group, and
+//! a process that was left in the session. A channel to somebody who took a session of its own: held streams and those
+//! of which the kernel does not name the other end. A zombie child is gone; one whose main thread alone ended is not
+//! (C24). Whoever is stopped, traced or frozen.
+//!
+//! # Settings
+//!
+//! `because`: why this program never gets another backend, in words, e.g.
+//! `{ backend-gone = "it starts its backend once, before it listens" }`; must be given.
+//! `socket`: template of the socket that it must be listening on, e.g. "{socket}"; optional, and left out any counts.
+
+use bstr::ByteSlice as _;
+
+use crate::judge::case::Case;
+use crate::judge::rule::{Finding, Found, Rule, Settings};
+use crate::model::escape::escape;
+use crate::model::id::ProcessId;
+use crate::model::known::{Reason, Unknown};
+use crate::model::question::{Family, Peer};
+use crate::model::rule::{Asks, Clients, Need, Place, RuleSpec, SettingKind, SettingSpec, Strength};
+use crate::model::table::Row;
+
+/// Finds servers whose backend is gone for good.
+pub static RULE: Rule = Rule {
+    spec: RuleSpec {
+        name: "backend-gone",
+        strength: Strength::Proof,
+        summary: "it listens, the program behind it is gone, and it never starts another",
+        doc: super::own_opening!("backend_gone.rs"),
+        settings: &[
+            SettingSpec {
+                name: "because",
+                kind: SettingKind::Text,
+                need: Need::Required,
+                doc: "why this program never gets another backend, in words",
+            },
+            SettingSpec {
+                name: "socket",
+                kind: SettingKind::Template,
+                need: Need::Optional,
+                doc: "the socket that it must be listening on; by default any",
+            },
+        ],
+        bare: Some("because"),
+        place: Place::ReapWhen,
+        asks: Asks::Passively,
+        clients: Clients::CannotBeServed,
+    },
+    weigh,
+};
+
+fn weigh(case: &Case<'_>, settings: Settings<'_>) -> Found<Finding> {
+    let Some(because) = settings.text("because").filter(|text| !text.trim().is_empty()) else {
+        return Ok(Finding::no("nobody wrote down why it never gets another backend"));
+    };
+    let root = case.root.id;
+    let table = &case.look.snapshot.table;
+    let is_alive = |id: &ProcessId| *id != root && table.get(*id).is_some_and(|row| !row.is_gone());
+    if let Some(other) = case.tree.iter().copied().find(is_alive) {
+        return Ok(Finding::no(format!("process {other} below it is alive")));
+    }
+    if case.root.sid != root.pid.number() {
+        return Err(
+            Unknown::new(Reason::Unsupported, "where its backend would be: it leads no session").into()
+        );
+    }
+    let is_other = |row: &&Row| row.id != root && row.sid == case.root.sid && !row.is_gone();
+    if let Some(other) = table.rows().iter().find(is_other) {
+        return Ok(Finding::no(format!("process {} in its session is alive", other.id)));
+    }
+    match settings.template("socket") {
+        Some(template) => {
+            let socket = case.filled(template)?;
+            if !case.listening(socket.as_bstr())?.iter().any(|(member, _)| *member == root) {
+                return Ok(Finding::no(format!("it does not listen on {}", escape(&socket))));
+            }
+        }
+        None => {
+            let takes = |family| matches!(family, Family::Unix | Family::Tcp);
+            if !case.sockets_of(root)?.listeners.iter().any(|listener| takes(listener.family)) {
+                return Ok(Finding::no("it listens nowhere, and its backend may be still to come"));
+            }
+        }
+    }
+    let streams = case
+        .sockets_of(root)?
+        .connections
+        .iter()
+        .filter(|connection| connection.family == Family::Unix && connection.name.is_empty());
+    for stream in streams {
+        match &stream.peer {
+            Peer::Gone => {}
+            Peer::Inode(inode) => {
+                return Ok(Finding::no(format!(
+                    "it holds a channel, and its backend may be at socket {inode}"
+                )));
+            }
+            Peer::Remote(_) | Peer::Unknown => {
+                return Err(
+                    Unknown::new(Reason::Denied, "who is at the other end of a channel of its").into()
+                );
+            }
+        }
+    }
+    Ok(Finding::yes(format!("its backend is gone, and {}", because.trim())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::judge::rules::support::{ROOT, Says, Scene, captured, connection, id, listener, text};
+    use crate::model::question::{Connection, Question};
+    use crate::model::table::State;
+
+    const SOCKET: &str = "/tmp/b.sock";
+
+    fn wedged() -> Scene {
+        with(vec![])
+    }
+
+    fn with(connections: Vec<Connection>) -> Scene {
+        Scene::orphan().capture("socket", SOCKET).sockets(
+            ROOT,
+            vec![listener(Family::Unix, SOCKET)],
+            connections,
+        )
+    }
+
+    #[track_caller]
+    fn check(scene: &Scene, expected: &Says) {
+        scene.check(&RULE, &[("because", text("it starts one once"))], expected);
+    }
+
+    #[test]
+    fn who_listens_without_anything_behind_it_is_over() {
+        check(&wedged(), &Says::Yes("its backend is gone, and it starts one once"));
+        let settings = [("because", text("it starts one once")), ("socket", captured("socket"))];
+        wedged().check(&RULE, &settings, &Says::Yes("its backend is gone"));
+    }
+
+    #[test]
+    fn a_reason_must_be_written_down() {
+        wedged().check(&RULE, &[("because", text(" "))], &Says::No("nobody wrote down why"));
+        wedged().check(&RULE, &[], &Says::No("nobody wrote down why"));
+    }
+
+    #[test]
+    fn a_client_does_not_keep_it() {
+        check(&with(vec![connection(Family::Unix, SOCKET, Peer::Inode(900))]), &Says::Yes("is gone"));
+        assert_eq!(RULE.spec.clients, Clients::CannotBeServed);
+    }
+
+    #[test]
+    fn a_live_child_counts_and_a_zombie_does_not_in_a_backend_c24() {
+        let child = wedged().process(51, ROOT);
+        check(&child, &Says::No("process 51 below it is alive"));
+        check(&child.clone().dead(51), &Says::Yes("is gone"));
+        let threads = child.row(51, |row| (row.state, row.threads) = (State::Zombie, 2));
+        check(&threads, &Says::No("process 51 below it is alive"));
+    }
+
+    #[test]
+    fn whoever_was_left_in_its_session_may_be_its_backend() {
+        let left = wedged().process(45, 1).row(45, |row| row.sid = ROOT);
+        check(&left, &Says::No("process 45 in its session is alive"));
+        check(&left.dead(45), &Says::Yes("is gone"));
+        check(&wedged().row(ROOT, |row| row.sid = 40), &Says::Unknown("it leads no session"));
+        check(&wedged().row(ROOT, |row| row.sid = 0), &Says::Unknown("it leads no session"));
+    }
+
+    #[test]
+    fn a_server_that_does_not_listen_yet_has_its_backend_to_come() {
+        check(&Scene::orphan(), &Says::No("it listens nowhere"));
+        let datagrams = wedged().sockets(ROOT, vec![listener(Family::UnixDatagram, SOCKET)], vec![]);
+        check(&datagrams, &Says::No("it listens nowhere"));
+        let settings = [("because", text("it starts one once")), ("socket", captured("socket"))];
+        let elsewhere = wedged().capture("socket", "@other");
+        elsewhere.check(&RULE, &settings, &Says::Unknown("no member listens there"));
+        Scene::orphan().check(&RULE, &settings, &Says::Unknown("'{socket}'"));
+    }
+
+    #[test]
+    fn a_channel_that_somebody_holds_may_lead_to_its_backend() {
+        check(&with(vec![connection(Family::Unix, "", Peer::Inode(900))]), &Says::No("it holds a channel"));
+        check(&with(vec![connection(Family::Unix, "", Peer::Unknown)]), &Says::Unknown("other end"));
+        check(&with(vec![connection(Family::Unix, "", Peer::Gone)]), &Says::Yes("is gone"));
+    }
+
+    #[test]
+    fn what_cannot_be_seen_is_unknown_in_a_backend() {
+        check(&wedged().refused(Question::Sockets(id(ROOT)), Reason::Denied), &Says::Unknown("refused"));
+    }
+}
