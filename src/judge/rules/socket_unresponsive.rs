@@ -146,7 +146,7 @@ mod tests {
     use crate::judge::Ledger;
     use crate::judge::rules::support::{ROOT, Says, Scene, id, listener, parent};
     use crate::model::moment::Moment;
-    use crate::model::question::{Answer, Family, Listener, PathAnswer, Pinged, Progress, Question};
+    use crate::model::question::{Answer, Call, Family, Listener, PathAnswer, Pinged, Progress, Question};
 
     const SOCKET: &str = "/tmp/s.sock";
 
@@ -164,6 +164,7 @@ mod tests {
         Question::Ping {
             of: id(ROOT),
             policy: "server".into(),
+            call: Call::Mcp,
             socket: SOCKET.into(),
             tree: vec![id(ROOT)],
             patience,
