@@ -8,7 +8,7 @@ use crate::model::facts::{Directory, Executable, Facts, Fate, FileSystem, Freeze
 use crate::model::id::{FileId, Pid, Uid};
 use crate::model::known::{Known, Reason, Unknown};
 use crate::model::look::{Look, Own, Scope};
-use crate::model::question::{Answer, Channel, ChannelKind, Owner, Question, Sockets, TerminalFate};
+use crate::model::question::{Answer, Binding, Channel, ChannelKind, Owner, Question, Sockets, TerminalFate};
 
 use super::rows::{Person, program};
 
@@ -126,8 +126,8 @@ pub(super) fn endless<T>() -> Known<T> {
     Err(Unknown::new(Reason::Unsupported, "the far end of what has none"))
 }
 
-/// Answers what follows from the table of a world written by hand: who bears a number, and that descriptors which
-/// were not spoken of are closed. Nothing else has a harmless default.
+/// Answers what follows from the table of a world written by hand: who bears a number, that descriptors which were not
+/// spoken of are closed, and that a socket's file is where it was bound. Nothing else has a harmless default.
 pub fn answer(look: &Look, question: &Question) -> Option<Known<Answer>> {
     match question {
         Question::Owner { pid, .. } => Some(Ok(Answer::Owner(match look.snapshot.table.at(*pid) {
@@ -137,6 +137,10 @@ pub fn answer(look: &Look, question: &Question) -> Option<Known<Answer>> {
         }))),
         Question::Channel { of, fd } if *fd > 2 && look.snapshot.table.get(*of).is_some() => {
             Some(Ok(Answer::Channel(Channel { kind: ChannelKind::Closed, far: endless(), unread: Ok(0) })))
+        }
+        // A socket that was bound to the file of its own name, and of which no more is said, can be found there.
+        Question::Bound { path, file: own, .. } if *own == file(path) => {
+            Some(Ok(Answer::Bound(Binding::Here)))
         }
         Question::Channel { .. }
         | Question::Facts(_)
