@@ -1,9 +1,10 @@
 //! The policies that come with the program, written in the language itself.
 
 /// Each file defines exactly the policy that it is named for.
-const ALL: [(&str, &str); 12] = [
+const ALL: [(&str, &str); 13] = [
     ("agent-shell", include_str!("builtin/agent-shell.toml")),
     ("codex-broker", include_str!("builtin/codex-broker.toml")),
+    ("codex-broker-idle", include_str!("builtin/codex-broker-idle.toml")),
     ("deleted-worktree", include_str!("builtin/deleted-worktree.toml")),
     ("docker-agent-tool", include_str!("builtin/docker-agent-tool.toml")),
     ("executor-tool", include_str!("builtin/executor-tool.toml")),

@@ -68,7 +68,7 @@ const SECTIONS: [&str; 10] =
 const LATER: [&str; 5] = ["daemon", "docker", "metrics", "hook", "container"];
 
 /// Built-in policies that a later version will know.
-const LATER_BUILTIN: [&str; 2] = ["codex-broker-idle", "docker-run"];
+const LATER_BUILTIN: [&str; 1] = ["docker-run"];
 
 /// Reads everything but `[process.*]` and `[registry.*]`.
 pub(super) fn read(reader: &mut Reader<'_>, top: &DeTable<'_>, home: Option<&BStr>) -> Settings {

@@ -130,7 +130,7 @@ fn decide(case: &Case<'_>, mut judgement: Judgement) -> Result<Assessment, Vec<Q
         let doubtful = judgement.lines.iter().find(|line| line.says == Says::Unknown);
         (judgement.verdict, judgement.because) = match doubtful {
             Some(line) => (Verdict::Unknown, last_why(line)),
-            None => (Verdict::Alive, judgement.lines.last().map(last_why).unwrap_or_default()),
+            None => (Verdict::Alive, not_over(&judgement.lines)),
         };
         judgement.lookalike = lookalike(case);
         return done(judgement, lasting);
@@ -270,6 +270,13 @@ fn reasons(evidence: &[Evidence]) -> String {
         }
     }
     reasons.join(", ")
+}
+
+/// Returns why no line holds: by the last proof that does not, since a period of a sign that is not over yet says less.
+fn not_over(lines: &[LineFinding]) -> String {
+    let is_proof =
+        |line: &&LineFinding| line.evidence.last().is_some_and(|seen| seen.strength == Strength::Proof);
+    lines.iter().rev().find(is_proof).or(lines.last()).map(last_why).unwrap_or_default()
 }
 
 fn last_why(line: &LineFinding) -> String {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use bstr::{BStr, BString};
 use proptest::prelude::*;
-use reapd::config::policy::{Config, Match, Policy, Setting, Talk, TemplatePart};
+use reapd::config::policy::{Config, Match, Offer, Policy, ProofNeed, Setting, Talk, TemplatePart};
 use reapd::config::{self, Context, Fault, Source, Whole};
 use reapd::model::rule::{Asks, Clients, Need, Place, RuleSpec, SettingKind, SettingSpec, Strength};
 use reapd::model::verdict::Mode;
@@ -226,7 +226,7 @@ fn the_whole_example_loads_with_its_examples_too() {
     assert_ne!(whole.config.keep, defaults().keep);
     let registries: Vec<&str> =
         whole.config.registries.iter().map(|registry| registry.name.as_str()).collect();
-    assert_eq!(registries, ["gateway", "previews"]);
+    assert_eq!(registries, ["codex-brokers", "gateway", "previews"]);
 }
 
 #[test]
@@ -238,7 +238,8 @@ fn built_in_policies_are_named_for_their_files_and_sorted() {
     names.sort_unstable();
     assert_eq!(names, config::builtin_names());
     let off: Vec<&str> = whole.off.iter().map(|policy| policy.name.as_str()).collect();
-    assert_eq!(off, ["deleted-worktree"]);
+    assert_eq!(off, ["codex-broker-idle", "deleted-worktree"]);
+    assert_eq!(whole.config.offered, whole.off[..1], "told of, and in no list that anything acts by");
     let report: Vec<&str> = whole
         .config
         .policies
@@ -261,11 +262,31 @@ fn built_in_policies_load_with_the_rules_there_are() {
 fn no_built_in_policy_goes_without_proof() {
     let whole = config::load_whole(None, &context()).unwrap();
     for policy in whole.config.policies.iter().chain(&whole.off) {
+        // Without proof only what somebody turned on on purpose, and what is told until then.
+        if policy.proof == ProofNeed::Waived {
+            assert_eq!(
+                (policy.name.as_str(), policy.mode, policy.offer),
+                ("codex-broker-idle", Mode::Off, Offer::Told)
+            );
+            continue;
+        }
         for line in &policy.reap_when {
             let proof = line.conditions.iter().any(|condition| condition.strength == Proof);
             assert!(proof && line.by_knowledge.is_none(), "{}", policy.name);
         }
     }
+}
+
+#[test]
+fn what_is_offered_is_an_ordinary_policy_once_it_is_turned_on() {
+    for mode in ["reap", "report"] {
+        let whole = load(&format!("[builtin]\ncodex-broker-idle = \"{mode}\"\n")).unwrap();
+        let policy = whole.config.policies.iter().find(|policy| policy.name == "codex-broker-idle").unwrap();
+        assert_eq!((config::mode_word(policy.mode), policy.offer), (mode, Offer::No));
+        assert!(whole.config.offered.is_empty() && policy.ping.is_some());
+    }
+    let own = "[process.codex-broker-idle]\nmatch = { program = \"x\" }\nmode = \"off\"\nreap-when = [{ terminal-gone = true }]\n";
+    assert!(load(own).unwrap().config.offered.is_empty());
 }
 
 #[test]

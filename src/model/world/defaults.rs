@@ -138,7 +138,8 @@ pub fn answer(look: &Look, question: &Question) -> Option<Known<Answer>> {
         Question::Channel { of, fd } if *fd > 2 && look.snapshot.table.get(*of).is_some() => {
             Some(Ok(Answer::Channel(Channel { kind: ChannelKind::Closed, far: endless(), unread: Ok(0) })))
         }
-        Question::Bound { of, .. } if look.snapshot.table.get(*of).is_some() => {
+        // A socket that was bound to the file of its own name, and of which no more is said, can be found there.
+        Question::Bound { path, file: own, .. } if *own == file(path) => {
             Some(Ok(Answer::Bound(Binding::Here)))
         }
         Question::Channel { .. }
