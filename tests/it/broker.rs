@@ -2,4 +2,5 @@
 
 mod protocol;
 pub(crate) mod stand;
+mod states;
 mod twins;
