@@ -6,5 +6,7 @@
 )]
 
 pub(crate) mod look;
+#[cfg(target_os = "linux")]
+pub(crate) mod observing;
 pub(crate) mod stage;
 pub(crate) mod tree;
