@@ -57,12 +57,10 @@ pub(super) fn answer(aside: &mut Aside, snapshot: &Snapshot, questions: &[Questi
         (user, Pass::over(aside, snapshot, user, texts))
     });
     let passes: BTreeMap<Uid, Pass> = passes.collect();
-    let named = questions.iter().filter_map(|question| match question {
-        Question::Named { of, text } => Some(
-            user(snapshot, *of, text)
-                .and_then(|user| passes.get(&user).and_then(|pass| pass.holders(text)).ok_or_else(misfit)),
-        ),
-        _ => None,
+    let named = questions.iter().filter_map(|question| {
+        let Question::Named { of, text } = question else { return None };
+        let found = |user| passes.get(&user).and_then(|pass| pass.holders(text)).ok_or_else(misfit);
+        Some(user(snapshot, *of, text).and_then(found))
     });
     named.collect()
 }

@@ -15,7 +15,10 @@ use crate::observe::processes;
 use crate::observe::sockets::Dump;
 
 use super::contact::{Connected, Contact, refusal};
-use super::{HEARD_MOST, Heard, Line, Pinging, SHOWN_MOST, heard, request};
+use super::{HEARD_MOST, Heard, Line, Pinging, heard, request};
+
+/// So much of another answer is shown to a person.
+const SHOWN_MOST: usize = 160;
 
 /// Asks all of them and returns what came, in their order.
 pub(super) fn ask(pings: &[Pinging]) -> Vec<Known<Pinged>> {

@@ -32,13 +32,11 @@ use super::misfit;
 /// Requests that go out in one look; more would be a storm of our own making.
 const MOST: usize = 256;
 /// Longest wait for one server, whatever is asked for.
-const PATIENCE_MOST: Duration = Duration::from_secs(60);
+const PATIENCE_MOST: Duration = Duration::from_mins(1);
 /// What the process that asks may take beyond the longest wait, before it counts as hung.
 const MARGIN: Duration = Duration::from_secs(10);
 /// More than this is read of no server.
 const HEARD_MOST: usize = 64 * 1024;
-/// So much of another answer is shown to a person.
-const SHOWN_MOST: usize = 160;
 
 /// One request to one server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,15 +70,15 @@ enum Line {
 
 /// Answers those of the questions that ask servers, in their order.
 pub(super) fn answer(aside: &mut Aside, questions: &[Question]) -> Vec<Known<Pinged>> {
-    let asked = questions.iter().filter_map(|question| match question {
-        Question::Ping { of, policy: _, call, socket, tree, patience } => Some(Pinging {
+    let asked = questions.iter().filter_map(|question| {
+        let Question::Ping { of, policy: _, call, socket, tree, patience } = question else { return None };
+        Some(Pinging {
             of: *of,
             call: call.clone(),
             socket: socket.clone(),
             tree: tree.clone(),
             patience: *patience,
-        }),
-        _ => None,
+        })
     });
     let mut asked: Vec<Pinging> = asked.collect();
     let late = asked.split_off(asked.len().min(MOST));
