@@ -36,9 +36,12 @@ pub fn held(session: &mut Session) -> Result<Exit, Trouble> {
         let judgement = &waiting.judgement;
         let release = match &waiting.why {
             Wait::TooLarge(_) => format!("   reapd release {}", judgement.root),
-            Wait::SameCause(_) | Wait::ReportOnly | Wait::Pace | Wait::Unidentified | Wait::PartOf(_) => {
-                String::new()
-            }
+            Wait::SameCause(_)
+            | Wait::ReportOnly
+            | Wait::Pace
+            | Wait::Unidentified
+            | Wait::Successor
+            | Wait::PartOf(_) => String::new(),
         };
         let line = format!(
             "{}   {}   {}   {}{release}",
@@ -54,7 +57,7 @@ pub fn held(session: &mut Session) -> Result<Exit, Trouble> {
 
 fn is_held(waiting: &Waiting) -> bool {
     match waiting.why {
-        Wait::Pace | Wait::SameCause(_) | Wait::TooLarge(_) | Wait::Unidentified => true,
+        Wait::Pace | Wait::SameCause(_) | Wait::TooLarge(_) | Wait::Unidentified | Wait::Successor => true,
         // What only reports is not held, and what is part of another goes with it.
         Wait::ReportOnly | Wait::PartOf(_) => false,
     }

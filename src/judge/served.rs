@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use bstr::{BStr, BString, ByteSlice as _};
 
-use crate::config::policy::Template;
+use crate::config::policy::{Talk, Template};
 use crate::model::escape::escape;
 use crate::model::id::{FileId, ProcessId};
 use crate::model::known::{Reason, Unknown};
-use crate::model::question::{Answer, Binding, Family, Holders, Listener, PathAnswer, Pinged, Question};
+use crate::model::question::{
+    Answer, Binding, Call, Family, Holders, Listener, PathAnswer, Pinged, Question,
+};
 
 use super::case::{Case, misfit};
 use super::rule::Found;
@@ -59,12 +61,35 @@ impl<'a> Case<'a> {
         let question = Question::Ping {
             of,
             policy: self.policy.name.clone(),
+            call: self.call()?,
             socket: socket.to_owned(),
             tree: self.tree.to_vec(),
             patience: u64::try_from(patience.as_millis()).unwrap_or(u64::MAX),
         };
         let Answer::Ping(pinged) = self.answer(question)? else { return Err(misfit()) };
         Ok(pinged)
+    }
+
+    /// Returns what the policy's ping says, filled in.
+    pub(super) fn call(&self) -> Found<Call> {
+        let Some(ping) = &self.policy.ping else {
+            return Err(Unknown::new(Reason::NotAsked, "what to say to it: its policy has no ping").into());
+        };
+        Ok(match &ping.talk {
+            Talk::Lines { send, expect } => {
+                Call::Lines { send: self.filled(send)?, expect: self.filled(expect)? }
+            }
+            Talk::ContentLength { send, expect } => {
+                Call::ContentLength { send: self.filled(send)?, expect: self.filled(expect)? }
+            }
+            Talk::Mcp => Call::Mcp,
+            Talk::Http { path, status, expect } => Call::Http {
+                path: self.filled(path)?,
+                status: *status,
+                expect: expect.as_ref().map(|expect| self.filled(expect)).transpose()?,
+            },
+            Talk::Greeting => Call::Greeting,
+        })
     }
 
     /// Returns the members that take connections at an address, each with its listener: by its very name, by a wildcard

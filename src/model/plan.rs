@@ -40,6 +40,9 @@ pub enum Wait {
     TooLarge(usize),
     /// Its identity is not fully known, so nothing may be signalled.
     Unidentified,
+    /// It listens by a name that another server has by now, which it would remove when asked to end; and its ladder
+    /// never kills.
+    Successor,
     /// It is a member of this other tree, which goes as a whole.
     PartOf(ProcessId),
 }

@@ -3,8 +3,9 @@
 //! Rules are sans-IO: they look into [`Answers`], and where an answer is missing they name the [`Question`].
 //! The edge answers it, and the rule is weighed again.
 
+mod served;
+
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use bstr::BString;
 use serde::{Deserialize, Serialize};
@@ -13,6 +14,8 @@ use super::facts::{Facts, FileSystem};
 use super::id::{FileId, Pid, ProcessId};
 use super::known::Known;
 use super::lease::Holder;
+
+pub use served::{Binding, Call, FileKind, Pinged, Progress, Response};
 
 /// One thing to look up. Looking must not act, so every one of these is passive, but for [`Question::Ping`].
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -76,8 +79,10 @@ pub enum Question {
     Ping {
         /// Who listens.
         of: ProcessId,
-        /// The policy whose `ping` says what to send and what to expect.
+        /// The policy whose `ping` it is, for a person.
         policy: String,
+        /// What is sent and expected: the policy's `ping`, filled in from the process.
+        call: Call,
         /// Where: a name of a [`Listener`] of that process.
         socket: BString,
         /// Whose progress counts meanwhile: the tree.
@@ -127,85 +132,6 @@ pub enum Answer {
     Named(Holders),
     /// To [`Question::Ping`].
     Ping(Pinged),
-}
-
-/// Where the file of a listening Unix socket is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Binding {
-    /// The path leads to that very file, by whatever links.
-    Here,
-    /// The path leads to something else. The directory's file system is the one that the file was bound on.
-    Replaced {
-        /// What is there.
-        by: FileKind,
-        /// The directory it stands in.
-        parent: Box<Parent>,
-    },
-    /// Nothing is at the path. The directory is there, on the file system that the file was bound on, and has the
-    /// file under no other name.
-    Absent {
-        /// The directory it would stand in.
-        parent: Box<Parent>,
-    },
-    /// The directory is itself gone. Its nearest ancestor is on the file system that the file was bound on.
-    DirectoryAbsent {
-        /// The nearest ancestor that is there.
-        nearest: Box<Parent>,
-    },
-    /// Its directory has the file under this other name: it was renamed, and whoever knows that name may come.
-    Renamed(BString),
-}
-
-/// Kinds of file, as far as rules tell them apart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum FileKind {
-    /// A Unix socket.
-    Socket,
-    /// A regular file.
-    File,
-    /// A directory.
-    Directory,
-    /// A symbolic link.
-    Link,
-    /// A device or a FIFO.
-    Other,
-}
-
-/// What came of one request to a server, and how the tree got on meanwhile.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Pinged {
-    /// What came.
-    pub response: Response,
-    /// Counters right before the connection was made.
-    pub before: Known<Progress>,
-    /// Counters when the answer was there, or the time was over.
-    pub after: Known<Progress>,
-}
-
-/// What came of one request. Alive, silent and indeterminate are three things: whatever fits neither of the first two
-/// is unknown, and that is said by the answer being an error.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Response {
-    /// The expected reply came, in this many milliseconds.
-    Answered(u64),
-    /// It took the connection and said something else, or hung up: its loop runs. The text is what came, for a
-    /// person, shortened.
-    Otherwise(BString),
-    /// The connection was made, the request was sent, and nothing came in this many milliseconds. The server slept all
-    /// the while: it was neither stopped nor traced, ran nowhere, waited for no processor and for no disk.
-    Silent(u64),
-}
-
-/// How far a tree got: grows with every byte that it moves and every moment that it computes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Progress {
-    /// Bytes read and written so far, by proc_pid_io(5), summed over the tree.
-    pub moved: u64,
-    /// Processor time so far, user and system, summed over the tree.
-    pub cpu: Duration,
 }
 
 /// What a registry says of a key, read completely. Everything else is unknown.

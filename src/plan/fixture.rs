@@ -146,6 +146,15 @@ impl World {
         self
     }
 
+    /// It listens by a name, on a socket that was bound to this file.
+    pub(super) fn listens_at(&mut self, pid: i32, file: FileId) -> &mut World {
+        self.listens(pid);
+        if let Some(Ok(sockets)) = self.sockets.get_mut(&pid) {
+            sockets.listeners[0].file = Some(file);
+        }
+        self
+    }
+
     pub(super) fn no_sockets(&mut self, pid: i32) -> &mut World {
         self.sockets.insert(pid, Err(Unknown::new(Reason::Denied, "sockets")));
         self

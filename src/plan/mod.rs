@@ -20,6 +20,7 @@ mod fixture;
 mod gates;
 mod limits;
 mod step;
+mod successor;
 pub mod teardown;
 
 /// How this sweep was asked for.
@@ -66,9 +67,12 @@ pub fn plan(verdicts: &Verdicts, look: &Look, config: &Config, asked: &Asked) ->
             plan.waiting.push(wait(Wait::ReportOnly));
             continue;
         }
-        let Some(teardown) = prepare(judgement, verdicts, look, config) else {
-            plan.waiting.push(wait(Wait::Unidentified));
-            continue;
+        let teardown = match prepare(judgement, verdicts, look, config) {
+            Ok(teardown) => teardown,
+            Err(why) => {
+                plan.waiting.push(wait(why));
+                continue;
+            }
         };
         if let Some(cause) = tripped_by(judgement, &tripped, &asked.released) {
             plan.waiting.push(wait(Wait::SameCause(cause)));
@@ -123,6 +127,7 @@ pub fn questions(verdicts: &Verdicts, look: &Look, config: &Config, asked: &Aske
             known: &[],
             gone: &[],
         }));
+        questions.extend(successor::questions(judgement, look));
     }
     questions.into_iter().collect()
 }
@@ -145,24 +150,25 @@ fn proven<'a>(verdicts: &'a Verdicts, asked: &Asked) -> Vec<(Moment, &'a Judgeme
     found
 }
 
-/// Returns the teardown of one proven tree, or nothing where its root may not be signalled.
-fn prepare(judgement: &Judgement, verdicts: &Verdicts, look: &Look, config: &Config) -> Option<Teardown> {
-    let identity = judgement.identity.as_ref().ok()?;
+/// Returns the teardown of one proven tree, or why nobody of it may be signalled.
+fn prepare(
+    judgement: &Judgement,
+    verdicts: &Verdicts,
+    look: &Look,
+    config: &Config,
+) -> Result<Teardown, Wait> {
+    let identity = judgement.identity.as_ref().map_err(|_| Wait::Unidentified)?;
     let ground = Ground { judgement, verdicts, look, config, known: &[], gone: &[] };
     let found = membership(&ground);
-    let root = found.members.first()?;
+    let root = found.members.first().ok_or(Wait::Unidentified)?;
     // The judged identity and the one just read must be one and the same, its executable known; so where the root
     // itself was kept out, whoever is first instead is not it.
     if !identity.is_surely(&root.identity) {
-        return None;
+        return Err(Wait::Unidentified);
     }
     let ladder = policy(config, &judgement.policy).map_or(&config.ladder, |policy| &policy.ladder);
-    Some(Teardown {
-        judgement: judgement.clone(),
-        members: found.members,
-        spared: found.spared,
-        ladder: ladder.clone(),
-    })
+    let ladder = successor::ladder(ladder, judgement, look).ok_or(Wait::Successor)?;
+    Ok(Teardown { judgement: judgement.clone(), members: found.members, spared: found.spared, ladder })
 }
 
 /// Returns a policy by its name.

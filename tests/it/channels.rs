@@ -2,7 +2,7 @@
 #![allow(clippy::disallowed_methods, reason = "these tests are about files and programs")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod shape;
+pub(crate) mod shape;
 mod sockets;
 
 use std::io::{Read, Write};

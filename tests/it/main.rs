@@ -4,6 +4,10 @@
 #![allow(clippy::wildcard_enum_match_arm, reason = "a test names what it expects, and all else has failed")]
 
 #[cfg(target_os = "linux")]
+mod bound;
+#[cfg(target_os = "linux")]
+mod broker;
+#[cfg(target_os = "linux")]
 mod cases;
 #[cfg(target_os = "linux")]
 mod channels;

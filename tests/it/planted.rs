@@ -53,6 +53,16 @@ impl Planted {
         self.directory.path().join(name)
     }
 
+    /// The value of the mark.
+    pub(crate) fn nonce(&self) -> &str {
+        &self.nonce
+    }
+
+    /// The Python itself, and no script that picks one.
+    pub(crate) fn python(&self) -> &Path {
+        &self.python
+    }
+
     /// A configuration that admits only what carries the nonce, and waits no longer than a test can.
     pub(crate) fn config(&self) -> String {
         format!(

@@ -293,6 +293,7 @@ fn word(judgement: &Judgement, plan: &Plan) -> String {
                 Some(Wait::SameCause(_)) => "hold (same cause)".to_owned(),
                 Some(Wait::TooLarge(size)) => format!("hold ({size} processes)"),
                 Some(Wait::Unidentified) => "keep (not identified)".to_owned(),
+                Some(Wait::Successor) => "hold (its socket's name is another's)".to_owned(),
                 Some(Wait::PartOf(outer)) => format!("with {outer}"),
                 None => "neither planned nor waiting".to_owned(),
             }

@@ -3,32 +3,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::broker::stand::Host;
 use crate::desk::{Desk, text};
 use crate::planted::{MARK, Planted, wait_for};
 
 fn shapes() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/shapes")
-}
-
-/// Starts a broker as the codex plugin does, in `workspace`, and returns its pid.
-fn broker(planted: &Planted, name: &str) -> (i32, PathBuf) {
-    let plugin = planted.path(&format!("{name}/plugin/scripts"));
-    let workspace = planted.path(&format!("{name}/workspace"));
-    let session = planted.path(&format!("{name}/cxc-Ab12Cd"));
-    for directory in [&plugin, &workspace, &session] {
-        fs::create_dir_all(directory).unwrap();
-    }
-    let script = plugin.join("app-server-broker.mjs");
-    fs::copy(shapes().join("app-server-broker.mjs"), &script).unwrap();
-    let pid_file = session.join("broker.pid");
-    planted.detached(&format!(
-        "exec -a node \"$PYTHON\" {} serve --endpoint unix:{} --cwd {} --pid-file {}",
-        script.display(),
-        session.join("broker.sock").display(),
-        workspace.display(),
-        pid_file.display()
-    ));
-    (planted.pid_in(&pid_file), workspace)
 }
 
 /// Lays out a package as npm does, and returns its script.
@@ -66,7 +46,7 @@ fn the_same_in_a_saved_world(desk: &Desk, condemned: &[(i64, &str)]) {
     let world = fs::read_to_string(&file).unwrap();
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let base = desk.planted.path("").file_name().unwrap().to_str().unwrap().to_owned();
-    for private in [host.as_str(), base.as_str(), "cxc-Ab12Cd", "dead-client", "dev-server"] {
+    for private in [host.as_str(), base.as_str(), "cxc-Ab", "dead-client", "dev-server"] {
         assert!(!world.contains(private), "{private} is in a saved world");
     }
     // The mark's value became another word, the same one for all that bear it.
@@ -87,15 +67,17 @@ fn the_same_in_a_saved_world(desk: &Desk, condemned: &[(i64, &str)]) {
 
 #[test]
 fn two_dead_trees_are_ended_whole_and_nothing_else() {
-    let desk = Desk::new();
+    let host = Host::new();
+    let desk = &host.desk;
     let planted = &desk.planted;
     let script = package(planted);
 
     // The two dead ones.
-    let (dead_broker, workspace) = broker(planted, "dead");
+    let dead_one = host.broker("dead", "servers=2 deaf-helper");
+    let dead_broker = dead_one.pid;
     let (dead_client, dead_server) = client(planted, &script, "dead-client");
     // A live twin of each.
-    let (live_broker, _) = broker(planted, "live");
+    let live_broker = host.broker("live", "servers=2 deaf-helper").pid;
     let (live_client, live_server) = client(planted, &script, "live-client");
     // What merely looks dead.
     let lookalikes = [
@@ -115,7 +97,7 @@ fn two_dead_trees_are_ended_whole_and_nothing_else() {
         dead.len() == 8
     });
 
-    fs::remove_dir_all(workspace).unwrap();
+    fs::remove_dir(&dead_one.workspace).unwrap();
     planted.end(dead_client);
     wait_for("the client to be gone", || !planted.is_alive(dead_client));
 
@@ -138,7 +120,7 @@ fn two_dead_trees_are_ended_whole_and_nothing_else() {
         assert!(planted.is_alive(pid), "a dry run ends nothing");
     }
 
-    the_same_in_a_saved_world(&desk, &condemned);
+    the_same_in_a_saved_world(desk, &condemned);
 
     let swept = desk.reapd(&["sweep", "--yes"]);
     assert!(swept.status.success(), "{}", text(&swept));

@@ -59,6 +59,13 @@ pub fn sweep(seen: &Seen<'_>, reports: &[Report]) -> Value {
         "planned": seen.plan.teardowns.iter().filter(|teardown| seen.wants(&teardown.judgement.policy))
             .map(planned).collect::<Vec<_>>(),
         "waiting": waiting,
+        "would_add": seen.groups().offers.iter().map(|offer| json!({
+            "policy": offer.policy,
+            "trees": offer.trees,
+            "processes": offer.processes,
+            "resident_bytes": offer.resident,
+            "because": text(offer.because),
+        })).collect::<Vec<_>>(),
         "teardowns": reports.iter().map(outcome).collect::<Vec<_>>(),
         "gaps": snapshot.gaps.iter().map(gap).collect::<Vec<_>>(),
     })
@@ -167,15 +174,26 @@ pub fn waiting_json(waiting: &Waiting) -> Value {
         Wait::SameCause(_) => "same-cause",
         Wait::TooLarge(_) => "too-large",
         Wait::Unidentified => "unidentified",
+        Wait::Successor => "successor",
         Wait::PartOf(_) => "part-of",
     };
     let cause = match &waiting.why {
         Wait::SameCause(cause) => Some(super::text::cause(cause)),
-        Wait::ReportOnly | Wait::Pace | Wait::TooLarge(_) | Wait::Unidentified | Wait::PartOf(_) => None,
+        Wait::ReportOnly
+        | Wait::Pace
+        | Wait::TooLarge(_)
+        | Wait::Unidentified
+        | Wait::Successor
+        | Wait::PartOf(_) => None,
     };
     let part_of = match waiting.why {
         Wait::PartOf(root) => Some(root.pid.number()),
-        Wait::ReportOnly | Wait::Pace | Wait::SameCause(_) | Wait::TooLarge(_) | Wait::Unidentified => None,
+        Wait::ReportOnly
+        | Wait::Pace
+        | Wait::SameCause(_)
+        | Wait::TooLarge(_)
+        | Wait::Unidentified
+        | Wait::Successor => None,
     };
     json!({
         "root": waiting.judgement.root.pid.number(),

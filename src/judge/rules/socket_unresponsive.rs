@@ -146,7 +146,7 @@ mod tests {
     use crate::judge::Ledger;
     use crate::judge::rules::support::{ROOT, Says, Scene, id, listener, parent};
     use crate::model::moment::Moment;
-    use crate::model::question::{Answer, Family, Listener, PathAnswer, Pinged, Progress, Question};
+    use crate::model::question::{Answer, Call, Family, Listener, PathAnswer, Pinged, Progress, Question};
 
     const SOCKET: &str = "/tmp/s.sock";
 
@@ -164,6 +164,7 @@ mod tests {
         Question::Ping {
             of: id(ROOT),
             policy: "server".into(),
+            call: Call::Mcp,
             socket: SOCKET.into(),
             tree: vec![id(ROOT)],
             patience,
@@ -311,7 +312,12 @@ mod tests {
         }
         check(&at(60).process(51, ROOT).remembering(&memory), &Says::Asks(vec![tree]));
         let other = Ping { talk: Talk::Greeting, ..ping() };
-        asks(&at(60).pinging(&RULE, &SETTINGS, other).remembering(&memory), 2000);
+        let mut greeting = asked(2000);
+        if let Question::Ping { call, .. } = &mut greeting {
+            *call = Call::Greeting;
+        }
+        let scene = at(60).pinging(&RULE, &SETTINGS, other).remembering(&memory);
+        check(&scene, &Says::Asks(vec![greeting]));
         let longer = [("every", Setting::Duration(Duration::from_secs(40)))];
         asks(&at(60).pinging(&RULE, &longer, ping()).remembering(&memory), 2000);
     }

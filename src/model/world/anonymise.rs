@@ -154,9 +154,10 @@ impl Anonymiser {
                 Question::Bound { of: *of, path: self.text(path), file: *file }
             }
             Question::Named { of, text } => Question::Named { of: *of, text: self.text(text) },
-            Question::Ping { of, policy, socket, tree, patience } => Question::Ping {
+            Question::Ping { of, policy, call, socket, tree, patience } => Question::Ping {
                 of: *of,
                 policy: policy.clone(),
+                call: self.call(call),
                 socket: self.text(socket),
                 tree: tree.clone(),
                 patience: *patience,

@@ -22,6 +22,9 @@
 //!   cookie 4243 gw-1                        # its REAPD_LEASE, looked for and found; or ?denied
 //!   faulty-lease n-81 ?unsupported:"line 1, column 9: expected value"
 //!   registered 4242 nodes /run/nodes/*.json 77 others=3
+//!   bound 4242 /tmp/s 42:7 absent           # also here, renamed=NAME, replaced=socket, directory-absent
+//!   named 4242 /tmp/s 4243 census=whole     # who carries the text
+//!   ping 4242 mine /tmp/s 4242,4243 5000 lines send=hi expect=ok silent=5000
 //! look after 10s as before                  # only what changed
 //!   gone 4243
 //!   lease gw-1 holder=4242 start=here env=gw-1 released="session end"

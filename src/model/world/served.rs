@@ -3,14 +3,17 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use bstr::BString;
+
 use crate::model::facts::FileSystem;
 use crate::model::id::{Pid, ProcessId};
 use crate::model::known::Known;
 use crate::model::look::Look;
 use crate::model::question::{
-    Answer, Binding, Census, FileKind, Holders, Parent, Pinged, Progress, Question, Response,
+    Answer, Binding, Call, Census, FileKind, Holders, Parent, Pinged, Progress, Question, Response,
 };
 
+use super::anonymise::Anonymiser;
 use super::print::{file, name, parent_words};
 use super::rows::{Person, named};
 use super::words::{Word, known, quote};
@@ -40,9 +43,11 @@ pub(super) fn read(look: &mut Look, people: &BTreeMap<Pid, Person>, words: &[Wor
         ("ping", [of, policy, socket, tree, patience, rest @ ..]) => {
             let members = tree.string()?;
             let members = members.split(',').map(|one| self::id(people, one));
+            let (call, rest) = call(rest)?;
             let question = Question::Ping {
                 of: id(of)?,
                 policy: policy.string()?,
+                call,
                 socket: socket.text.clone(),
                 tree: members.collect::<Result<_, _>>()?,
                 patience: patience.number()?,
@@ -134,6 +139,57 @@ pub(super) fn holders(
     Ok(Ok(holders))
 }
 
+/// Reads what is said to a server, up to where the answer begins.
+fn call(words: &[Word]) -> Result<(Call, &[Word]), String> {
+    const KEYS: [&str; 4] = ["send", "expect", "path", "status"];
+    let (kind, rest) =
+        words.split_first().ok_or("a ping says lines, content-length, mcp, http or connect")?;
+    let is_ours = |word: &Word| word.split().is_some_and(|(key, _)| KEYS.contains(&key));
+    let end = rest.iter().position(|word| !is_ours(word)).unwrap_or(rest.len());
+    let (own, rest) = rest.split_at(end);
+    let mut said: BTreeMap<&str, Word> = terms::pairs(own)?.into_iter().collect();
+    let mut text = |key| said.remove(key).map(|word| word.text);
+    let needed = |value: Option<BString>, key: &str| value.ok_or_else(|| format!("a ping needs {key}="));
+    let call = match kind.keyword() {
+        Some("lines") => {
+            Call::Lines { send: needed(text("send"), "send")?, expect: needed(text("expect"), "expect")? }
+        }
+        Some("content-length") => Call::ContentLength {
+            send: needed(text("send"), "send")?,
+            expect: needed(text("expect"), "expect")?,
+        },
+        Some("mcp") => Call::Mcp,
+        Some("http") => {
+            let (path, expect) = (needed(text("path"), "path")?, text("expect"));
+            let status = said.remove("status").map(|word| word.number()).transpose()?;
+            Call::Http { path, status, expect }
+        }
+        Some("connect") => Call::Greeting,
+        _ => return Err(format!("'{}' is nothing that a ping speaks", kind.text)),
+    };
+    match said.keys().next() {
+        Some(key) => Err(format!("'{key}' is nothing that a ping of this kind can say")),
+        None => Ok((call, rest)),
+    }
+}
+
+fn call_words(call: &Call) -> String {
+    let talk = |kind: &str, send: &BString, expect: &BString| {
+        format!("{kind} send={} expect={}", quote(send), quote(expect))
+    };
+    match call {
+        Call::Lines { send, expect } => talk("lines", send, expect),
+        Call::ContentLength { send, expect } => talk("content-length", send, expect),
+        Call::Mcp => "mcp".to_owned(),
+        Call::Http { path, status, expect } => {
+            let status = status.map(|status| format!(" status={status}")).unwrap_or_default();
+            let expect = expect.as_ref().map(|expect| format!(" expect={}", quote(expect)));
+            format!("http path={}{status}{}", quote(path), expect.unwrap_or_default())
+        }
+        Call::Greeting => "connect".to_owned(),
+    }
+}
+
 fn pinged(rest: &[Word]) -> Result<Known<Pinged>, String> {
     let (word, rest) =
         rest.split_first().ok_or("a ping is answered=MS, otherwise=TEXT, silent=MS or '?reason'")?;
@@ -176,14 +232,15 @@ pub(super) fn asked(look: &Look, question: &Question) -> Option<String> {
             format!("bound {} {} {}", name(look, *of), quote(path), file(*own))
         }
         Question::Named { of, text } => format!("named {} {}", name(look, *of), quote(text)),
-        Question::Ping { of, policy, socket, tree, patience } => {
+        Question::Ping { of, policy, call, socket, tree, patience } => {
             let tree: Vec<String> = tree.iter().map(|id| name(look, *id)).collect();
             format!(
-                "ping {} {} {} {} {patience}",
+                "ping {} {} {} {} {patience} {}",
                 name(look, *of),
                 quote(policy.as_bytes()),
                 quote(socket),
-                tree.join(",")
+                tree.join(","),
+                call_words(call)
             )
         }
         Question::Facts(_)
@@ -223,4 +280,22 @@ pub(super) fn ping_words(pinged: &Pinged) -> String {
         known(value, |progress| format!("{}/{}", progress.moved, progress.cpu.as_nanos()))
     };
     format!("{response} before={} after={}", progress(&pinged.before), progress(&pinged.after))
+}
+
+impl Anonymiser {
+    /// Cleans what is said to a server.
+    pub(super) fn call(&mut self, call: &Call) -> Call {
+        match call {
+            Call::Lines { send, expect } => Call::Lines { send: self.text(send), expect: self.text(expect) },
+            Call::ContentLength { send, expect } => {
+                Call::ContentLength { send: self.text(send), expect: self.text(expect) }
+            }
+            Call::Http { path, status, expect } => Call::Http {
+                path: self.text(path),
+                status: *status,
+                expect: expect.as_ref().map(|expect| self.text(expect)),
+            },
+            same @ (Call::Mcp | Call::Greeting) => same.clone(),
+        }
+    }
 }

@@ -111,6 +111,9 @@ impl Server {
                 processes::facts(*id, &self.env_names).map(|facts| Answer::Facts(Box::new(facts)))
             }
             Question::Path { of, path } => processes::path(*of, path.as_bstr()).map(Answer::Path),
+            Question::Bound { of, path, file } => {
+                processes::bound(*of, path.as_bstr(), *file).map(Answer::Bound)
+            }
             Question::Owner { of, pid } => processes::owner(*of, *pid).map(Answer::Owner),
             Question::Activity(id) => processes::activity(*id).map(Answer::Activity),
             Question::Channel { of, fd } => self.channels.channel(*of, *fd).map(Answer::Channel),
@@ -118,7 +121,6 @@ impl Server {
             Question::Terminals(id) => self.channels.terminals(*id).map(Answer::Terminals),
             // These need what only we outside have: the whole table, the configured registries.
             Question::Holders { .. }
-            | Question::Bound { .. }
             | Question::Named { .. }
             | Question::Ping { .. }
             | Question::Registered { .. } => {

@@ -36,7 +36,7 @@ pub(in crate::observe) use facts::{
 #[cfg(target_os = "macos")]
 pub(in crate::observe) use host::{boot_id, clocks, gaps, own, prepare_aside};
 #[cfg(target_os = "macos")]
-pub(in crate::observe) use path::path;
+pub(in crate::observe) use path::{bound, path};
 #[cfg(target_os = "macos")]
 pub(in crate::observe) use pinned::Pinned;
 #[cfg(target_os = "macos")]

@@ -19,6 +19,7 @@
 //! fn facts(id: ProcessId, env_names: &BTreeSet<BString>) -> Known<Facts>                  // the same
 //! fn variable(id: ProcessId, name: &str) -> Known<Option<BString>>                         // the same
 //! fn path(of: ProcessId, path: &BStr) -> Known<PathAnswer>                                // the same
+//! fn bound(of: ProcessId, path: &BStr, file: FileId) -> Known<Binding>                     // the same
 //! fn owner(of: ProcessId, pid: Pid) -> Known<Owner>                                       // the same
 //! fn bearer(pid: Pid) -> Known<Option<Row>>          // who bears a number in our pid namespace, if anybody does
 //! fn activity(id: ProcessId) -> Known<Activity>                                           // the same
@@ -44,11 +45,11 @@ mod macos;
 
 #[cfg(target_os = "linux")]
 pub(super) use linux::{
-    Pinned, Scanner, activity, arguments, bearer, boot_id, clocks, facts, gaps, own, owner, path,
+    Pinned, Scanner, activity, arguments, bearer, boot_id, bound, clocks, facts, gaps, own, owner, path,
     prepare_aside, variable,
 };
 #[cfg(target_os = "macos")]
 pub(super) use macos::{
-    Pinned, Scanner, activity, arguments, bearer, boot_id, channel, clocks, facts, gaps, holders, own, owner,
-    path, prepare_aside, sockets, terminals, variable,
+    Pinned, Scanner, activity, arguments, bearer, boot_id, bound, channel, clocks, facts, gaps, holders, own,
+    owner, path, prepare_aside, sockets, terminals, variable,
 };

@@ -14,26 +14,26 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A process that this test started, itself or through another; killed when dropped.
 #[derive(Debug)]
-pub(super) struct Shape {
-    pub(super) id: ProcessId,
+pub(crate) struct Shape {
+    pub(crate) id: ProcessId,
     child: Option<Child>,
 }
 
 impl Shape {
     /// Starts a program.
-    pub(super) fn start(command: &mut Command) -> Shape {
+    pub(crate) fn start(command: &mut Command) -> Shape {
         let child = marked(command).spawn().unwrap();
         let pid = Pid::new(i32::try_from(child.id()).unwrap()).unwrap();
         Shape { id: id(pid).unwrap(), child: Some(child) }
     }
 
     /// Starts a Python program and returns it with the words of the one line it says on stderr when it is ready.
-    pub(super) fn python(program: &str) -> (Shape, Vec<String>) {
+    pub(crate) fn python(program: &str) -> (Shape, Vec<String>) {
         Shape::ready(Command::new("python3").arg("-c").arg(program).stdin(Stdio::null()))
     }
 
     /// Starts a program and returns it with the words of the one line it says on stderr when it is ready.
-    pub(super) fn ready(command: &mut Command) -> (Shape, Vec<String>) {
+    pub(crate) fn ready(command: &mut Command) -> (Shape, Vec<String>) {
         let mut shape = Shape::start(command.stderr(Stdio::piped()));
         let mut line = String::new();
         let stderr = shape.child.as_mut().unwrap().stderr.take().unwrap();
@@ -43,7 +43,7 @@ impl Shape {
     }
 
     /// Takes charge of a process that one of ours started.
-    pub(super) fn adopt(pid: &str) -> Shape {
+    pub(crate) fn adopt(pid: &str) -> Shape {
         let pid = Pid::new(pid.parse().unwrap()).unwrap();
         // The starter of a process goes on a little before exec has laid out the new environment.
         let environment = || fs::read(format!("/proc/{pid}/environ")).unwrap();
@@ -52,12 +52,12 @@ impl Shape {
     }
 
     /// Returns the process as its starter sees it.
-    pub(super) fn child(&mut self) -> &mut Child {
+    pub(crate) fn child(&mut self) -> &mut Child {
         self.child.as_mut().unwrap()
     }
 
     /// Kills the process and waits until nothing of it runs.
-    pub(super) fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         if id(self.id.pid) == Some(self.id) {
             let pid = rustix::process::Pid::from_raw(self.id.pid.number()).unwrap();
             let _ = kill_process(pid, Signal::KILL);
@@ -91,17 +91,17 @@ fn stat(pid: Pid) -> Option<Vec<String>> {
 }
 
 /// Returns who bears a number now.
-pub(super) fn id(pid: Pid) -> Option<ProcessId> {
+pub(crate) fn id(pid: Pid) -> Option<ProcessId> {
     Some(ProcessId { pid, start: Start(stat(pid)?[19].parse().unwrap()) })
 }
 
 /// Returns the controlling terminal's device number.
-pub(super) fn tty(pid: Pid) -> i32 {
+pub(crate) fn tty(pid: Pid) -> i32 {
     stat(pid).unwrap()[4].parse().unwrap()
 }
 
 /// Returns everybody there is, but for those whom the kernel does not let us read: they pass for its own threads.
-pub(super) fn readable_table() -> Table {
+pub(crate) fn readable_table() -> Table {
     let mut rows = table().rows().to_vec();
     for row in &mut rows {
         if refuses(row.id.pid) {
@@ -112,14 +112,14 @@ pub(super) fn readable_table() -> Table {
 }
 
 /// Says whether the kernel does not let us read a process's descriptors.
-pub(super) fn refuses(pid: Pid) -> bool {
+pub(crate) fn refuses(pid: Pid) -> bool {
     let denied = |error: std::io::Error| error.kind() == std::io::ErrorKind::PermissionDenied;
     fs::read_dir(format!("/proc/{pid}/fd")).is_err_and(denied)
         || fs::read_link(format!("/proc/{pid}/fd/0")).is_err_and(denied)
 }
 
 /// Returns everybody there is.
-pub(super) fn table() -> Table {
+pub(crate) fn table() -> Table {
     let numbers =
         fs::read_dir("/proc").unwrap().filter_map(|entry| entry.unwrap().file_name().into_string().ok());
     let rows = numbers.filter_map(|name| row(Pid::new(name.parse().ok()?)?));
@@ -140,7 +140,7 @@ fn row(pid: Pid) -> Option<Row> {
 }
 
 /// Waits for a condition, and says what was there last if it never comes true.
-pub(super) fn until<T: std::fmt::Debug>(mut look: impl FnMut() -> T, is_met: impl Fn(&T) -> bool) -> T {
+pub(crate) fn until<T: std::fmt::Debug>(mut look: impl FnMut() -> T, is_met: impl Fn(&T) -> bool) -> T {
     let begun = Instant::now();
     loop {
         let seen = look();

@@ -1,5 +1,6 @@
 //! Linux: everything comes from `/proc`, by our own readers.
 
+mod bound;
 mod cgroup;
 mod directory;
 mod facts;
@@ -13,6 +14,7 @@ mod stat;
 mod status;
 mod vectors;
 
+pub(in crate::observe) use bound::bound;
 pub(in crate::observe) use facts::{activity, arguments, facts, variable};
 pub(in crate::observe) use host::{boot_id, clocks, gaps, own, prepare_aside};
 pub(in crate::observe) use owner::{bearer, owner};

@@ -16,7 +16,7 @@ use super::mounts;
 use super::pinned::{Pinned, unknown};
 
 /// Longest mount table that is read.
-const MOUNTS_MOST: usize = 4 * 1024 * 1024;
+pub(super) const MOUNTS_MOST: usize = 4 * 1024 * 1024;
 
 /// `PROC_SUPER_MAGIC`: what lies in `/proc` means something else to every reader.
 const PROC: u32 = 0x9fa0;
@@ -84,7 +84,7 @@ fn nearest(pinned: &Pinned, root: &OwnedFd, missing: &BStr) -> Known<PathAnswer>
 }
 
 /// Returns the directory of a path and its last element, which is empty for the root itself.
-fn split(path: &BStr) -> (&BStr, &[u8]) {
+pub(super) fn split(path: &BStr) -> (&BStr, &[u8]) {
     let path = path.trim_end_with(|letter| letter == '/');
     let at = path.rfind_byte(b'/').unwrap_or(0);
     let above = path[..at].trim_end_with(|letter| letter == '/');
@@ -92,7 +92,8 @@ fn split(path: &BStr) -> (&BStr, &[u8]) {
     (above.as_bstr(), path.get(at + 1..).unwrap_or_default())
 }
 
-fn parent(pinned: &Pinned, directory: &OwnedFd, path: &BStr) -> Known<Parent> {
+/// Returns what is known of a directory; one that cannot be trusted is unknown.
+pub(super) fn parent(pinned: &Pinned, directory: &OwnedFd, path: &BStr) -> Known<Parent> {
     let on = file_system(directory)?;
     if matches!(on, FileSystem::Fuse | FileSystem::Network) {
         return Err(Unknown::new(Reason::Untrusted, format!("what is in {path}")));
@@ -132,7 +133,8 @@ pub(super) fn beneath(root: impl AsFd, path: &BStr, flags: OFlags) -> Result<Own
     }
 }
 
-fn lookup(errno: Errno) -> Unknown {
+/// Returns why a lookup failed.
+pub(super) fn lookup(errno: Errno) -> Unknown {
     // Here ENOENT and ESRCH were sorted out before: what is left is no word on the process.
     unknown(errno, "looking up a path")
 }

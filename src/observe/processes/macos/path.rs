@@ -2,9 +2,9 @@
 
 use bstr::{BStr, ByteSlice as _};
 
-use crate::model::id::ProcessId;
+use crate::model::id::{FileId, ProcessId};
 use crate::model::known::{Known, Reason, Unknown};
-use crate::model::question::{Parent, PathAnswer};
+use crate::model::question::{Binding, Parent, PathAnswer};
 
 use super::directory::{at, kind, mounts};
 use super::kernel;
@@ -67,4 +67,9 @@ fn parent_of(path: &BStr) -> Option<&BStr> {
     let path = path.trim_end_with(|letter| letter == '/');
     let end = path.rfind_byte(b'/')?;
     Some(path[..end.max(1)].as_bstr()).filter(|parent| parent.len() < path.len())
+}
+
+/// A Mac does not say which file a socket was bound to, so nothing can be compared with what is at its path.
+pub(in crate::observe) fn bound(_of: ProcessId, path: &BStr, _file: FileId) -> Known<Binding> {
+    Err(Unknown::new(Reason::Unsupported, format!("which file the socket at {path} was bound to")))
 }
