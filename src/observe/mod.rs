@@ -9,6 +9,8 @@ mod configuration;
 mod descriptors;
 mod leases;
 mod mcp;
+mod naming;
+mod pings;
 mod processes;
 mod registries;
 #[cfg(target_os = "linux")]
@@ -117,6 +119,8 @@ pub struct Observer {
     scanner: Scanner,
     memory: Memory,
     aside: Aside,
+    /// A second one, for requests to servers: they take longer than any read, and must not be asked twice.
+    pinging: Aside,
     configured: Configuration,
     leasing: Leasing,
     registries: Registries,
@@ -133,6 +137,7 @@ impl Observer {
         let mut names = setup.env_names.clone();
         names.extend(ENV_NAMES.iter().map(|&name| BString::from(name)));
         let aside = Aside::new(setup.aside.clone(), setup.probe_timeout, names);
+        let pinging = Aside::new(setup.aside.clone(), setup.probe_timeout, BTreeSet::new());
         let configured = Configuration::new(setup.home.as_deref());
         let leasing = Leasing::new(&setup.leases);
         let registries = Registries::new(setup.registries.clone());
@@ -143,6 +148,7 @@ impl Observer {
             scanner,
             memory: Memory::default(),
             aside,
+            pinging,
             configured,
             leasing,
             registries,
@@ -224,13 +230,16 @@ impl Observer {
     pub fn answer(&mut self, snapshot: &Snapshot, questions: &[Question]) -> Vec<(Question, Known<Answer>)> {
         let mut requests = Vec::new();
         for question in questions {
-            if !matches!(question, Question::Holders { .. } | Question::Registered { .. }) {
+            if !is_apart(question) {
                 requests.push(Request::Ask(question.clone()));
             }
         }
         let mut replies = self.aside.ask(&requests).into_iter();
         let limit = self.setup.probe_timeout;
         let mut registered = self.registries.answer(&mut self.aside, snapshot, questions, limit).into_iter();
+        let mut named = naming::answer(&mut self.aside, snapshot, questions).into_iter();
+        // Last of all: what acts comes after everything that only looks.
+        let mut pinged = pings::answer(&mut self.pinging, questions).into_iter();
         let mut channels = Channels::new();
         let mut answers = Vec::with_capacity(questions.len());
         for question in questions {
@@ -238,6 +247,10 @@ impl Observer {
                 channels.holders(*of, *fd, &snapshot.table).map(Answer::Holders)
             } else if let Question::Registered { .. } = question {
                 registered.next().unwrap_or_else(|| Err(misfit())).map(Answer::Registered)
+            } else if let Question::Named { .. } = question {
+                named.next().unwrap_or_else(|| Err(misfit())).map(Answer::Named)
+            } else if let Question::Ping { .. } = question {
+                pinged.next().unwrap_or_else(|| Err(misfit())).map(Answer::Ping)
             } else {
                 replies.next().unwrap_or_else(|| Err(misfit())).and_then(Reply::answer)
             };
@@ -289,6 +302,17 @@ impl Observer {
     pub fn lost(&self) -> Vec<ProcessId> {
         self.pinned.iter().filter(|(_, pinned)| life(pinned) != Life::Alive).map(|(id, _)| *id).collect()
     }
+}
+
+/// Says whether a question is answered by more than one request to the aside process, or by none.
+fn is_apart(question: &Question) -> bool {
+    matches!(
+        question,
+        Question::Holders { .. }
+            | Question::Registered { .. }
+            | Question::Named { .. }
+            | Question::Ping { .. }
+    )
 }
 
 fn life(pinned: &Known<Pinned>) -> Life {

@@ -1,22 +1,19 @@
 //! Where the file of a listening socket is, with real servers whose socket was moved, replaced, hidden or removed.
 #![expect(clippy::print_stderr, reason = "who reads the tests' output must know what was not tested")]
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use reapd::model::id::{FileId, ProcessId};
 use reapd::model::known::{Known, Reason, Unknown};
-use reapd::model::look::Scope;
 use reapd::model::question::{Answer, Binding, FileKind, Listener, Question};
-use reapd::observe::{Observer, Setup};
 use tempfile::TempDir;
 
 use crate::channels::shape::Shape;
+use crate::support::observing::{ask, is_root, listeners};
 
 /// Binds to its argument, in its working directory.
 const SERVER: &str = "import socket,sys,signal
@@ -33,34 +30,8 @@ fn server(name: &str, within: &Path) -> Shape {
     Shape::ready(python.args(["-c", SERVER, name]).current_dir(within).stdin(Stdio::null())).0
 }
 
-fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
-}
-
-fn observer() -> Observer {
-    Observer::open(Setup {
-        scope: if is_root() { Scope::Host } else { Scope::User },
-        probe_timeout: Duration::from_secs(10),
-        env_names: BTreeSet::new(),
-        aside: PathBuf::from(env!("CARGO_BIN_EXE_reapd")),
-        home: None,
-        leases: Vec::new(),
-        registries: Vec::new(),
-    })
-    .unwrap()
-}
-
-fn ask(question: Question) -> Known<Answer> {
-    let mut observer = observer();
-    let snapshot = observer.table().unwrap();
-    observer.answer(&snapshot, &[question]).remove(0).1
-}
-
 fn listener(of: ProcessId) -> Listener {
-    match ask(Question::Sockets(of)) {
-        Ok(Answer::Sockets(mut sockets)) => sockets.listeners.remove(0),
-        other => panic!("{other:?}"),
-    }
+    listeners(of).remove(0)
 }
 
 fn bound(of: ProcessId, path: &Path, file: FileId) -> Known<Binding> {

@@ -25,10 +25,14 @@ mod lease_files;
 #[cfg(target_os = "linux")]
 mod leases;
 #[cfg(target_os = "linux")]
+mod named;
+#[cfg(target_os = "linux")]
 mod observe;
 #[cfg(target_os = "linux")]
 mod other_user;
 mod patience;
+#[cfg(target_os = "linux")]
+mod pings;
 #[cfg(target_os = "linux")]
 mod planted;
 #[cfg(target_os = "linux")]

@@ -18,10 +18,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::id::{Pid, ProcessId};
 use crate::model::known::Known;
-use crate::model::question::{Answer, Question};
+use crate::model::question::{Answer, Pinged, Question};
 
 use super::leases;
 use super::mcp::{Configured, Place};
+use super::naming::{Carried, Naming};
+use super::pings::Pinging;
 use super::registries::{Reading, Records};
 
 /// What is asked of the aside process, in order.
@@ -48,6 +50,10 @@ pub(super) enum Request {
     Secret(BString),
     /// What a registry of files lists at one place.
     Registry(Reading),
+    /// Which of some texts some processes carry.
+    Naming(Naming),
+    /// Requests to servers, all at once. Never asked twice.
+    Pings(Vec<Pinging>),
     /// A question of a rule.
     Ask(Question),
 }
@@ -60,6 +66,8 @@ impl Request {
             | Request::Configured(_)
             | Request::Group(_)
             | Request::Leases(_)
+            | Request::Naming(_)
+            | Request::Pings(_)
             | Request::Registry(_)
             | Request::Secret(_) => None,
             Request::Arguments(id)
@@ -108,6 +116,10 @@ pub(super) enum Reply {
     Secret(Known<BString>),
     /// To [`Request::Registry`].
     Records(Box<Known<Records>>),
+    /// To [`Request::Naming`].
+    Carried(Carried),
+    /// To [`Request::Pings`].
+    Pings(Vec<Known<Pinged>>),
     /// To [`Request::Ask`].
     Answer(Box<Known<Answer>>),
 }
@@ -153,6 +165,18 @@ impl Reply {
     pub(super) fn records(self) -> Known<Records> {
         let Reply::Records(records) = self else { return Err(super::misfit()) };
         *records
+    }
+
+    /// Returns the answer to [`Request::Naming`].
+    pub(super) fn carried(self) -> Known<Carried> {
+        let Reply::Carried(carried) = self else { return Err(super::misfit()) };
+        Ok(carried)
+    }
+
+    /// Returns the answer to [`Request::Pings`].
+    pub(super) fn pings(self) -> Known<Vec<Known<Pinged>>> {
+        let Reply::Pings(pings) = self else { return Err(super::misfit()) };
+        Ok(pings)
     }
 
     /// Returns the answer to [`Request::Ask`].

@@ -11,7 +11,7 @@ use bstr::BString;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use crate::model::id::ProcessId;
+use crate::model::id::{Pid, ProcessId};
 use crate::model::known::{Known, Reason, Unknown};
 
 use super::frame::{self, Front};
@@ -99,6 +99,24 @@ impl Aside {
     /// Returns why answers were missing since the look began, where they were.
     pub(in crate::observe) fn fault(&self) -> Option<&Unknown> {
         self.fault.as_ref()
+    }
+
+    /// Says whether a number is that of a process which does the reading for us.
+    pub(in crate::observe) fn is_own(&self, pid: Pid) -> bool {
+        let running = self.running.iter().map(|running| &running.child);
+        let mut all = running.chain(&self.abandoned);
+        all.any(|child| i32::try_from(child.id()) == Ok(pid.number()))
+    }
+
+    /// Asks one thing that must not be asked twice, whatever comes of it, and waits as long as is said here. An aside
+    /// that is asked like this is asked nothing else.
+    pub(in crate::observe) fn ask_once(&mut self, request: Request, patience: Duration) -> Known<Reply> {
+        self.timeout = patience;
+        self.late = 0;
+        // With replies that come one by one, one that is missing is never asked for again.
+        self.flush = Flush::Each;
+        let silent = || Err(Unknown::new(Reason::NotAsked, "asking it"));
+        self.ask(&[request]).pop().unwrap_or_else(silent)
     }
 
     /// Asks everything and returns the replies in the order of the requests.

@@ -12,6 +12,7 @@ use crate::model::question::{Answer, Question};
 use crate::observe::channels::Channels;
 use crate::observe::leases::Directories;
 use crate::observe::mcp::Files;
+use crate::observe::pings;
 use crate::observe::processes;
 use crate::observe::registries;
 
@@ -100,6 +101,8 @@ impl Server {
             Request::Configured(place) => Reply::Configured(self.files.at(&place)),
             Request::Secret(path) => Reply::Secret(registries::secret(&path.to_path_lossy())),
             Request::Registry(reading) => Reply::Records(Box::new(registries::read(&reading))),
+            Request::Naming(naming) => Reply::Carried(naming.read()),
+            Request::Pings(pings) => Reply::Pings(pings::ask(&pings)),
             Request::Ask(question) => Reply::Answer(Box::new(self.answer(&question))),
         };
         frame::put(outbox, &reply).map_err(io::Error::other)

@@ -31,10 +31,10 @@ mod scan;
 
 #[cfg(target_os = "macos")]
 pub(in crate::observe) use facts::{
-    activity, arguments, bearer, channel, facts, holders, owner, sockets, terminals, variable,
+    activity, arguments, bearer, channel, facts, given, holders, owner, sockets, terminals, variable,
 };
 #[cfg(target_os = "macos")]
-pub(in crate::observe) use host::{boot_id, clocks, gaps, own, prepare_aside};
+pub(in crate::observe) use host::{boot_id, clocks, gaps, is_blind, own, prepare_aside};
 #[cfg(target_os = "macos")]
 pub(in crate::observe) use path::{bound, path};
 #[cfg(target_os = "macos")]

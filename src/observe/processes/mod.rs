@@ -18,6 +18,7 @@
 //! fn arguments(id: ProcessId) -> Known<Vec<BString>>           // may hang: runs in the aside process
 //! fn facts(id: ProcessId, env_names: &BTreeSet<BString>) -> Known<Facts>                  // the same
 //! fn variable(id: ProcessId, name: &str) -> Known<Option<BString>>                         // the same
+//! fn given(id: ProcessId, user: Uid) -> Known<Option<Vec<u8>>>                             // the same
 //! fn path(of: ProcessId, path: &BStr) -> Known<PathAnswer>                                // the same
 //! fn bound(of: ProcessId, path: &BStr, file: FileId) -> Known<Binding>                     // the same
 //! fn owner(of: ProcessId, pid: Pid) -> Known<Owner>                                       // the same
@@ -28,7 +29,13 @@
 //! fn own(scope: Scope, home: Option<BString>) -> Own
 //! fn clocks() -> Clocks
 //! fn gaps() -> Vec<Gap>                             // what this machine hides from us
+//! fn is_blind(table: &Table) -> Known<bool>         // whether there may be some that the table cannot show
 //! fn prepare_aside()                                // called once by the aside process: die with the parent
+//!
+//! // Linux only, for pings:
+//! fn at_rest(id: ProcessId) -> Known<()>            // every thread sleeps, and nobody holds it up
+//! fn progress(tree: &[ProcessId]) -> Known<Progress>
+//! fn way(of: ProcessId) -> Known<Way>               // its root directory, and whose it is
 //!
 //! // macOS only; on Linux these need a dump of all sockets and are in `stdio` and `sockets`:
 //! fn channel(of: ProcessId, fd: u32) -> Known<Channel>
@@ -45,11 +52,11 @@ mod macos;
 
 #[cfg(target_os = "linux")]
 pub(super) use linux::{
-    Pinned, Scanner, activity, arguments, bearer, boot_id, bound, clocks, facts, gaps, own, owner, path,
-    prepare_aside, variable,
+    Pinned, Scanner, Way, activity, arguments, at_rest, bearer, boot_id, bound, clocks, facts, gaps, given,
+    is_blind, own, owner, path, prepare_aside, progress, variable, way,
 };
 #[cfg(target_os = "macos")]
 pub(super) use macos::{
-    Pinned, Scanner, activity, arguments, bearer, boot_id, bound, channel, clocks, facts, gaps, holders, own,
-    owner, path, prepare_aside, sockets, terminals, variable,
+    Pinned, Scanner, activity, arguments, bearer, boot_id, bound, channel, clocks, facts, gaps, given,
+    holders, is_blind, own, owner, path, prepare_aside, sockets, terminals, variable,
 };

@@ -10,10 +10,11 @@ use crate::model::question::Peer;
 const NAME: u16 = 0;
 const VFS: u16 = 1;
 const PEER: u16 = 2;
+const ICONS: u16 = 3;
 const RQLEN: u16 = 4;
 const SHUTDOWN: u16 = 6;
-/// `UDIAG_SHOW_NAME | UDIAG_SHOW_VFS | UDIAG_SHOW_PEER | UDIAG_SHOW_RQLEN`.
-const SHOW: u32 = 0x01 | 0x02 | 0x04 | 0x10;
+/// `UDIAG_SHOW_NAME | UDIAG_SHOW_VFS | UDIAG_SHOW_PEER | UDIAG_SHOW_ICONS | UDIAG_SHOW_RQLEN`.
+const SHOW: u32 = 0x01 | 0x02 | 0x04 | 0x08 | 0x10;
 /// `AF_UNIX`.
 const FAMILY: u8 = 1;
 /// Length of `struct unix_diag_msg`.
@@ -35,7 +36,9 @@ pub(in crate::observe) struct Socket {
     pub(super) peer: Option<u64>,
     /// Which ways are shut.
     pub(super) shut: Option<u8>,
-    /// Bytes to be read; of a listener, clients to be accepted.
+    /// Bytes to be read; of a listener, clients to be accepted, without those that left again: whoever waits in a
+    /// queue and is closed has no inode any more, like an accepted one. Our own earlier requests stay in the queue of a
+    /// server that accepts no longer, and would else look like clients for ever.
     pub(in crate::observe) queue: Option<u32>,
 }
 
@@ -97,15 +100,22 @@ pub(super) fn row(bytes: &[u8]) -> Option<Socket> {
         shut: None,
         queue: None,
     };
+    let mut waiting = None;
     for (attribute, payload) in Attributes(bytes.get(FIXED..)?) {
         match attribute {
             NAME => socket.name = name(payload),
             VFS => socket.file = file(payload),
             PEER => socket.peer = word(payload, 0).map(u64::from),
+            ICONS => waiting = Some(payload.chunks_exact(4).filter(|inode| inode != &[0; 4]).count()),
             SHUTDOWN => socket.shut = payload.first().copied(),
             RQLEN => socket.queue = word(payload, 0),
             _ => {}
         }
+    }
+    if socket.state == State::Listening
+        && let Some(waiting) = waiting
+    {
+        socket.queue = u32::try_from(waiting).ok();
     }
     Some(socket)
 }
@@ -169,6 +179,21 @@ mod tests {
         assert_eq!(stream(Some(0), Some(1)).peer(), Peer::Unknown);
         assert_eq!(stream(Some(0), None).peer(), Peer::Unknown);
         assert_eq!(stream(Some(7), Some(3)).peer(), Peer::Inode(7));
+    }
+
+    #[test]
+    fn who_left_the_queue_waits_no_more_m3() {
+        let queue = |state: u8, icons: &[u32]| {
+            let mut bytes = vec![1, 1, state, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+            bytes.extend([8, 0, 4, 0, 3, 0, 0, 0]);
+            let length = u16::try_from(4 + 4 * icons.len()).unwrap();
+            bytes.extend(length.to_ne_bytes().iter().chain(&ICONS.to_ne_bytes()));
+            bytes.extend(icons.iter().flat_map(|inode| inode.to_ne_bytes()));
+            row(&bytes).unwrap().queue
+        };
+        assert_eq!(queue(10, &[7, 0, 8]), Some(2));
+        assert_eq!(queue(10, &[0, 0, 0]), Some(0));
+        assert_eq!(queue(1, &[0]), Some(3), "of a connection the queue holds bytes");
     }
 
     #[test]

@@ -4,18 +4,14 @@
 //! io_uring(7), and tables that a thread has to itself. So nobody seen at an end that the kernel calls held is a
 //! partial census, and never "nobody".
 
-use rustix::fs;
-
 use super::channel;
-use crate::model::id::{Pid, ProcessId};
+use crate::model::id::ProcessId;
 use crate::model::known::{Known, Reason, Unknown};
 use crate::model::question::{Census, ChannelKind, FarEnd, Holders, Peer};
 use crate::model::table::{Kernel, Table};
-use crate::observe::descriptors::{Access, Descriptors, Text, why};
+use crate::observe::descriptors::{Access, Descriptors, Text};
+use crate::observe::processes;
 use crate::observe::sockets::{Dump, Socket};
-
-/// `PROC_PID_INIT_INO`, the fixed inode of the first pid namespace (the kernel's proc_ns.h).
-const FIRST_NAMESPACE: &[u8] = b"pid:[4026531836]";
 
 /// Everybody's pipes and sockets.
 #[derive(Debug)]
@@ -126,7 +122,7 @@ impl Ends {
                 Err(_) => unread += 1,
             }
         }
-        if is_blind(table)? {
+        if processes::is_blind(table)? {
             unread += 1;
         }
         ends.sort_unstable();
@@ -140,14 +136,6 @@ fn of_one(id: ProcessId, ends: &mut Vec<(End, ProcessId)>) -> Known<()> {
         Text::Socket(inode) => ends.push((End::Socket(inode), id)),
         Text::Other => {}
     })
-}
-
-/// Says whether there may be processes that the table cannot show: outside our pid namespace, or hidden from us by
-/// a procfs mounted with `hidepid` (proc(5)), where not even process 1 is to be seen.
-fn is_blind(table: &Table) -> Known<bool> {
-    let ours = fs::readlink("/proc/self/ns/pid", Vec::new());
-    let ours = ours.map_err(|errno| why(errno, "our own pid namespace"))?;
-    Ok(ours.as_bytes() != FIRST_NAMESPACE || table.at(Pid::INIT).is_none())
 }
 
 #[cfg(test)]

@@ -189,7 +189,8 @@ fn short(inode: u64) -> u64 {
     inode & u64::from(u32::MAX)
 }
 
-fn is(stat: &Statx, file: FileId) -> bool {
+/// Says whether this is the file, as far as unix_diag told of it.
+pub(super) fn is(stat: &Statx, file: FileId) -> bool {
     let found = file_id(stat);
     found.dev == file.dev && short(found.ino) == short(file.ino)
 }

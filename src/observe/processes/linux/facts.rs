@@ -10,7 +10,7 @@ use rustix::fs::{AtFlags, StatxFlags};
 use rustix::process::PidfdFlags;
 
 use crate::model::facts::{Executable, Facts, Namespaces};
-use crate::model::id::{Pid, ProcessId};
+use crate::model::id::{Pid, ProcessId, Uid};
 use crate::model::known::{Known, Reason, Unknown};
 use crate::model::question::Activity;
 use crate::model::table::{Kernel, Row, State};
@@ -26,8 +26,12 @@ const ARGUMENTS_MOST: usize = 128 * 1024;
 /// Longest environment that is read: the kernel's usual limit for arguments and environment together.
 const ENVIRONMENT_MOST: usize = 2 * 1024 * 1024;
 
+/// Longest argument vector or environment in which a text is looked for: execve(2) takes three quarters of 8 MiB for
+/// both at the most.
+const GIVEN_MOST: usize = 8 * 1024 * 1024;
+
 /// Longest other file of `/proc/PID` that is read.
-const TEXT_MOST: usize = 64 * 1024;
+pub(super) const TEXT_MOST: usize = 64 * 1024;
 
 /// Tries before a process that keeps executing programs between our reads is given up.
 const TRIES: u32 = 3;
@@ -80,9 +84,53 @@ pub(in crate::observe) fn variable(id: ProcessId, name: &str) -> Known<Option<BS
     Err(Unknown::new(Reason::NoRecord, format!("{name} in its environment, which it keeps changing")))
 }
 
+/// Returns the arguments and the values of the environment, each with a NUL behind it; nothing where the process is
+/// another user's. An entry of the environment that is no variable counts whole.
+///
+/// Whose it is goes by the owner of its `/proc` entry, and where that is root by its real user: a process that is not
+/// dumpable is shown as root's (proc_pid(5)).
+pub(in crate::observe) fn given(id: ProcessId, user: Uid) -> Known<Option<Vec<u8>>> {
+    let pinned = Pinned::open(id)?;
+    let owner = rustix::fs::fstat(pinned.dir()).map_err(|errno| unknown(errno, "asking who owns it"))?.st_uid;
+    let is_theirs = if owner == 0 {
+        let status = pinned.read(c"status", TEXT_MOST).map(|text| status::parse(&text));
+        line(&status, "user", |status| status.uid)? == user
+    } else {
+        owner == user.0
+    };
+    if !is_theirs {
+        return Ok(None);
+    }
+    for _ in 0..TRIES {
+        let before = pinned.row()?;
+        let vectors = pinned.read(c"cmdline", GIVEN_MOST).and_then(|arguments| {
+            let environment = pinned.read(c"environ", GIVEN_MOST)?;
+            if arguments.is_empty() && environment.is_empty() {
+                memory_is_there(&before, "what it was given")?;
+            }
+            Ok(vectors::values(arguments, &environment))
+        });
+        // Who is there has vectors; one in the midst of an exec, or with a dead leader, could not be read.
+        let after = pinned.row()?;
+        match vectors {
+            Ok(given) if before.exec == after.exec => return Ok(Some(given)),
+            Err(why) if why.reason != Reason::Vanished => return Err(why),
+            Ok(_) | Err(_) if after.is_gone() => {
+                return Err(Unknown::new(Reason::Vanished, "what it was given left with its memory"));
+            }
+            Ok(_) | Err(_) => {}
+        }
+    }
+    Err(Unknown::new(Reason::NoRecord, "what it was given, which it keeps changing"))
+}
+
 /// Returns the bytes that a process moved so far.
 pub(in crate::observe) fn activity(id: ProcessId) -> Known<Activity> {
-    let pinned = Pinned::open(id)?;
+    moved(&Pinned::open(id)?)
+}
+
+/// Returns the bytes that a pinned process moved so far.
+pub(super) fn moved(pinned: &Pinned) -> Known<Activity> {
     let text = pinned.read(c"io", TEXT_MOST)?;
     let value = |name: &[u8]| {
         let line = text.lines().find_map(|line| line.strip_prefix(name))?;

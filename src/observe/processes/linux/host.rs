@@ -9,6 +9,7 @@ use crate::model::id::{BootId, Pid, Uid};
 use crate::model::known::{Known, Reason, Unknown};
 use crate::model::look::{Gap, Own, Scope};
 use crate::model::moment::{Clocks, Moment};
+use crate::model::table::Table;
 use crate::observe::ObserveError;
 
 use super::facts::namespace;
@@ -109,6 +110,14 @@ pub(in crate::observe) fn gaps() -> Vec<Gap> {
         });
     }
     gaps
+}
+
+/// Says whether there may be processes that the table cannot show: outside our pid namespace, or hidden from us by
+/// a procfs mounted with `hidepid` (proc(5)), where not even process 1 is to be seen.
+pub(in crate::observe) fn is_blind(table: &Table) -> Known<bool> {
+    let ours = rustix::fs::readlink("/proc/self/ns/pid", Vec::new())
+        .map_err(|errno| unknown(errno, "reading our own pid namespace"))?;
+    Ok(namespace(ours.as_bytes())? != FIRST_PID_NAMESPACE || table.at(Pid::INIT).is_none())
 }
 
 fn hides_processes(mountinfo: &[u8]) -> bool {

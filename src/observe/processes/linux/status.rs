@@ -12,6 +12,8 @@ pub(super) struct Status {
     pub(super) tgid: Option<Pid>,
     /// The real user.
     pub(super) uid: Option<Uid>,
+    /// The real group.
+    pub(super) gid: Option<u32>,
     /// The tracer's number; 0 is nobody.
     pub(super) tracer: Option<i32>,
     /// What is done with SIGHUP.
@@ -31,6 +33,9 @@ pub(super) fn parse(text: &[u8]) -> Status {
             b"Uid" => {
                 let real = value.to_str().ok().and_then(|ids| ids.split_whitespace().next()?.parse().ok());
                 status.uid = real.map(Uid);
+            }
+            b"Gid" => {
+                status.gid = value.to_str().ok().and_then(|ids| ids.split_whitespace().next()?.parse().ok());
             }
             b"TracerPid" => {
                 status.tracer = decimal(value).filter(|&number| number >= 0);
@@ -65,13 +70,14 @@ mod tests {
 
     const TEXT: &[u8] =
         b"Name:\tno\\nhup\nState:\tS (sleeping)\nTgid:\t77\nPid:\t78\nPPid:\t1\nTracerPid:\t0\n\
-        Uid:\t1000\t0\t0\t0\nSigIgn:\t0000000000001001\nSigCgt:\t0000000000000002\n";
+        Uid:\t1000\t0\t0\t0\nGid:\t1001\t0\t0\t0\nSigIgn:\t0000000000001001\nSigCgt:\t0000000000000002\n";
 
     #[test]
     fn the_lines_that_count() {
         let status = parse(TEXT);
         assert_eq!(status.tgid, Pid::new(77));
         assert_eq!(status.uid, Some(Uid(1000)), "the real user, not the effective one");
+        assert_eq!(status.gid, Some(1001));
         assert_eq!(status.tracer, Some(0));
         assert_eq!(status.hangup, Some(Hangup::Ignored));
     }

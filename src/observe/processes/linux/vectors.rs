@@ -27,6 +27,16 @@ pub(super) fn variables(text: &[u8], names: &BTreeSet<BString>) -> BTreeMap<BStr
     found
 }
 
+/// Returns the arguments, and behind them the values of the environment, each ended by a NUL.
+pub(super) fn values(mut arguments: Vec<u8>, environment: &[u8]) -> Vec<u8> {
+    arguments.push(0);
+    for entry in environment.split_str(b"\0") {
+        arguments.extend_from_slice(entry.split_once_str(b"=").map_or(entry, |(_, value)| value));
+        arguments.push(0);
+    }
+    arguments
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -47,6 +57,12 @@ mod tests {
         assert_eq!(found.len(), 2);
         assert_eq!(found[&BString::from("A")], "x=y");
         assert_eq!(found[&BString::from("EMPTY")], "");
+    }
+
+    #[test]
+    fn values_without_their_names() {
+        assert_eq!(values(b"a\0b\0".to_vec(), b"N=1\0odd\0M=x=y\0"), b"a\0b\0\x001\0odd\0x=y\0\0");
+        assert_eq!(values(Vec::new(), b""), b"\0\0");
     }
 
     proptest! {

@@ -85,6 +85,28 @@ fn environment(mut rest: &[u8], names: &BTreeSet<BString>) -> Known<BTreeMap<BSt
     Ok(found)
 }
 
+/// Returns the arguments and the values of the environment, each with a NUL behind it. Unknown where the kernel left
+/// the environment out.
+pub(super) fn given(answer: &[u8]) -> Known<Vec<u8>> {
+    let Arguments { argv, env } = parse_arguments(answer, &BTreeSet::new())?;
+    env?;
+    let mut given = Vec::new();
+    for argument in &argv {
+        given.extend_from_slice(argument);
+        given.push(0);
+    }
+    // Of the rest whatever looks like a variable counts: what names too much keeps, what names too little does not.
+    let mut rest = answer.get(size_of::<i32>()..).unwrap_or_default();
+    while let Some((entry, behind)) = next(rest) {
+        rest = behind;
+        if let Some((_, value)) = entry.split_once_str("=") {
+            given.extend_from_slice(value);
+            given.push(0);
+        }
+    }
+    Ok(given)
+}
+
 /// Returns the bytes up to the next zero and what is behind it, or nothing where no zero comes.
 fn next(strings: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = strings.find_byte(0)?;
@@ -124,6 +146,17 @@ mod tests {
             assert_eq!(parsed.argv, ["sh", "-c"]);
             assert_eq!(parsed.env.unwrap_err().reason, Reason::Denied);
         }
+    }
+
+    #[test]
+    fn everything_that_was_given_without_names_of_variables() {
+        let whole = answer(2, b"/bin/a\0\0a\0-x\0P=/tmp/s\0\0Q=1=2\0");
+        let given = given(&whole).unwrap();
+        for text in ["a", "-x", "/tmp/s", "1=2"] {
+            assert!(given.split(|&byte| byte == 0).any(|one| one == text.as_bytes()), "{text}");
+        }
+        let left_out = answer(1, b"/bin/a\0a\0\0ptr_munge=1\0");
+        assert_eq!(super::given(&left_out).unwrap_err().reason, Reason::Denied);
     }
 
     #[test]

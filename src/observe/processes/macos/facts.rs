@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use bstr::{BString, ByteSlice as _};
 
 use crate::model::facts::{Executable, Facts, Freezer, Hangup};
-use crate::model::id::{FileId, Pid, ProcessId, Start};
+use crate::model::id::{FileId, Pid, ProcessId, Start, Uid};
 use crate::model::known::{Known, Reason, Unknown};
 use crate::model::question::{Activity, Channel, Holders, Owner, Sockets};
 use crate::model::table::{Row, State};
@@ -30,6 +30,18 @@ pub(in crate::observe) fn variable(id: ProcessId, name: &str) -> Known<Option<BS
     let pinned = Pinned::open(id)?;
     let both = vectors(id, &BTreeSet::from([BString::from(name)]));
     Ok(pinned.still(both)?.env?.remove(name.as_bytes().as_bstr()))
+}
+
+/// Returns the arguments and the values of the environment, each with a NUL behind it; nothing where the process is
+/// another user's.
+pub(in crate::observe) fn given(id: ProcessId, user: Uid) -> Known<Option<Vec<u8>>> {
+    let pinned = Pinned::open(id)?;
+    let entry = pinned.entry()?;
+    if entry.real_uid != user {
+        return Ok(None);
+    }
+    let bytes = kernel::arguments(id.pid).map_err(|error| kernel::unknown(&error, "arguments"))?;
+    pinned.still(arguments::given(&bytes).map(Some))
 }
 
 /// Returns the dear facts, with those of `env_names` that are set.

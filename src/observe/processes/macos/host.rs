@@ -4,9 +4,10 @@ use bstr::BString;
 
 use crate::model::facts::Namespaces;
 use crate::model::id::{BootId, Pid};
-use crate::model::known::{Reason, Unknown};
+use crate::model::known::{Known, Reason, Unknown};
 use crate::model::look::{Gap, Own, Scope};
 use crate::model::moment::{Clocks, Moment};
+use crate::model::table::Table;
 use crate::observe::ObserveError;
 
 use super::kernel;
@@ -68,6 +69,11 @@ pub(in crate::observe) fn gaps() -> Vec<Gap> {
             cure: None,
         },
     ]
+}
+
+/// A Mac has one pid space, and its table shows everybody.
+pub(in crate::observe) fn is_blind(_table: &Table) -> Known<bool> {
+    Ok(false)
 }
 
 /// There is no way to be told of a parent's death before it happens; the aside process ends when its pipe does.

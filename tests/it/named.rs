@@ -1,0 +1,191 @@
+//! Who carries a text in its arguments or its environment, among real processes.
+#![expect(clippy::print_stderr, reason = "who reads the tests' output must know what was not tested")]
+
+use std::process::{Command, Stdio};
+
+use bstr::BString;
+use reapd::model::id::{Pid, ProcessId};
+use reapd::model::known::{Known, Reason};
+use reapd::model::question::{Answer, Census, Holders, Question};
+
+use crate::channels::shape::{Shape, id, until};
+use crate::support::observing::{ask_all, is_root, observer, observer_by, reapd_after};
+
+/// Something that nobody else on this machine carries.
+fn text(name: &str) -> String {
+    format!("/tmp/reapd-named-{}-{name}/s", std::process::id())
+}
+
+fn sleeper() -> Command {
+    let mut command = Command::new("sleep");
+    command.arg("1000").stdin(Stdio::null()).stdout(Stdio::null());
+    command
+}
+
+/// Starts a process that carries its arguments beside what it does.
+fn carrier(argument: &str) -> Shape {
+    let mut sh = Command::new("sh");
+    Shape::ready(sh.args(["-c", "echo ready >&2; read x", "sh", argument]).stdin(Stdio::piped())).0
+}
+
+fn named(of: ProcessId, texts: &[&str]) -> Vec<Known<Holders>> {
+    let question = |text: &&str| Question::Named { of, text: BString::from(*text) };
+    let questions: Vec<Question> = texts.iter().map(question).collect();
+    let holders = |answer: Known<Answer>| {
+        answer.map(|answer| match answer {
+            Answer::Named(holders) => holders,
+            other => panic!("{other:?}"),
+        })
+    };
+    ask_all(&mut observer(), &questions).into_iter().map(holders).collect()
+}
+
+fn seen(of: ProcessId, text: &str) -> Vec<ProcessId> {
+    named(of, &[text]).remove(0).unwrap().seen
+}
+
+#[test]
+fn arguments_and_values_count_and_longer_paths_do_not() {
+    let (own, other) = (text("own"), text("other"));
+    let whole = carrier(&own);
+    let prefixed = carrier(&format!("unix:{own}"));
+    let in_json = carrier(&format!("{{\"endpoint\":\"{own}\"}}"));
+    let longer = carrier(&format!("{own}2"));
+    let below = carrier(&format!("{own}/x"));
+    let value = Shape::start(sleeper().env("ENDPOINT", format!("unix:{own}")));
+    let name = Shape::start(sleeper().env(&own, "1"));
+    let mut expected = [whole.id, prefixed.id, in_json.id, value.id];
+    expected.sort_unstable();
+    // A process that was just started may still be in the midst of its exec.
+    let found = until(
+        || named(whole.id, &[&own, &other, &format!("{own}2")]),
+        |found| found[0].as_ref().is_ok_and(|holders| holders.seen == expected),
+    );
+    assert_eq!(found[1].as_ref().unwrap().seen, [], "several texts in one pass, each by itself");
+    assert_eq!(found[2].as_ref().unwrap().seen, [longer.id]);
+    drop((below, name));
+}
+
+#[test]
+fn who_ended_carries_nothing_and_a_zombie_neither() {
+    let own = text("ended");
+    let mut ends = carrier(&own);
+    assert_eq!(seen(ends.id, &own), [ends.id], "the asked process counts where it does");
+    let asker = Shape::start(&mut sleeper());
+    rustix::process::kill_process(
+        rustix::process::Pid::from_raw(ends.id.pid.number()).unwrap(),
+        rustix::process::Signal::KILL,
+    )
+    .unwrap();
+    until(|| seen(asker.id, &own), |seen| seen.is_empty());
+    ends.kill();
+    assert_eq!(named(ends.id, &[&own])[0].as_ref().unwrap_err().reason, Reason::Vanished);
+}
+
+#[test]
+fn reapd_itself_and_what_reads_for_it_do_not_count() {
+    let path = std::env::var("PATH").unwrap();
+    let carrier = Shape::start(&mut sleeper());
+    let found = until(|| seen(carrier.id, &path), |seen| seen.contains(&carrier.id));
+    let own = id(Pid::new(i32::try_from(std::process::id()).unwrap()).unwrap()).unwrap();
+    assert!(!found.contains(&own), "it carries the very same variable");
+    let ours = |id: &&ProcessId| {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", id.pid)).unwrap_or_default();
+        stat.contains("(reapd)") && stat.contains(&format!(") S {} ", std::process::id()))
+    };
+    // Other tests of this binary have asides of their own, which do count for this one.
+    let mut observer = observer();
+    let question = Question::Named { of: carrier.id, text: path.into() };
+    ask_all(&mut observer, std::slice::from_ref(&question));
+    let before: Vec<ProcessId> = found.iter().filter(ours).copied().collect();
+    let Ok(Answer::Named(holders)) = ask_all(&mut observer, &[question]).remove(0) else { panic!() };
+    let aside = aside_of(&observer);
+    assert!(!holders.seen.iter().any(|id| aside.contains(&id.pid)), "{holders:?} {before:?}");
+}
+
+/// The observer says in its own description which process it has running.
+fn aside_of(observer: &reapd::observe::Observer) -> Vec<Pid> {
+    let text = format!("{observer:?}");
+    let numbers = text.split("pid: ").skip(1).filter_map(|rest| {
+        let end = rest.find(|letter: char| !letter.is_ascii_digit())?;
+        Pid::new(rest[..end].parse().ok()?)
+    });
+    numbers
+        .filter(|pid| {
+            std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.ends_with(b"aside\0"))
+        })
+        .collect()
+}
+
+#[test]
+fn a_text_that_nobody_could_carry_is_unknown() {
+    let carrier = carrier("x");
+    for odd in ["", "a\0b"] {
+        assert_eq!(named(carrier.id, &[odd])[0].as_ref().unwrap_err().reason, Reason::Unsupported);
+    }
+}
+
+#[test]
+fn everybody_who_cannot_be_read_may_carry_it_b15() {
+    if !is_root() {
+        eprintln!("skipped: only root can be refused what root carries");
+        return;
+    }
+    let own = text("refused");
+    let carrier = carrier(&own);
+    let folder = tempfile::tempdir().unwrap();
+    let nobody = reapd_after(folder.path(), "exec setpriv --reuid 65534 --regid 65534 --clear-groups");
+    let question = Question::Named { of: carrier.id, text: own.into() };
+    match ask_all(&mut observer_by(&nobody), &[question]).remove(0) {
+        Ok(Answer::Named(holders)) => {
+            assert_eq!(holders.seen, []);
+            assert!(matches!(holders.census, Census::Partial(1..)), "{holders:?}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn only_the_users_own_processes_count() {
+    if !is_root() {
+        eprintln!("skipped: only root can start processes of another user");
+        return;
+    }
+    let own = text("user");
+    let mut other = Command::new("setpriv");
+    other
+        .args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "sleep", "1000"])
+        .env("ENDPOINT", &own);
+    let theirs = Shape::start(other.stdin(Stdio::null()));
+    let ours = carrier(&own);
+    until(|| seen(theirs.id, &own), |seen| *seen == [theirs.id]);
+    assert_eq!(seen(ours.id, &own), [ours.id]);
+}
+
+#[test]
+fn a_census_is_whole_but_for_those_who_refuse() {
+    let everybody =
+        std::fs::read_link("/proc/self/ns/pid").unwrap() == std::path::Path::new("pid:[4026531836]");
+    if !is_root() || !everybody {
+        eprintln!("skipped: only root, outside of any container, sees everybody");
+        return;
+    }
+    let own = text("whole");
+    let carrier = carrier(&own);
+    let expected = || match refusing() {
+        0 => Census::Whole,
+        count => Census::Partial(count),
+    };
+    // Whoever is in the midst of an exec at that moment is one who could not be read.
+    let census = || (named(carrier.id, &[&own]).remove(0).unwrap().census, expected());
+    until(census, |(census, expected)| census == expected);
+}
+
+/// How many of root's processes refuse even root, as process 1 does on some machines.
+fn refusing() -> u32 {
+    let refuses = |pid: &Pid| {
+        let environment = std::fs::File::open(format!("/proc/{pid}/environ"));
+        environment.is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied)
+    };
+    u32::try_from(crate::support::look::pids().iter().filter(|pid| refuses(pid)).count()).unwrap()
+}
