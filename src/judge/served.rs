@@ -71,7 +71,7 @@ impl<'a> Case<'a> {
     }
 
     /// Returns what the policy's ping says, filled in.
-    fn call(&self) -> Found<Call> {
+    pub(super) fn call(&self) -> Found<Call> {
         let Some(ping) = &self.policy.ping else {
             return Err(Unknown::new(Reason::NotAsked, "what to say to it: its policy has no ping").into());
         };

@@ -21,6 +21,8 @@ use crate::model::rule::Strength;
 use crate::model::table::{Kernel, Row, State};
 use crate::model::verdict::{Judgement, LineList, Lookalike, Mode, Verdict};
 
+mod servers;
+
 use super::ledger::{Begun, Rearm};
 use super::rules::support::{ROOT, Scene, config, connection, id, listener, pipe, plain};
 use super::{Candidates, Ledger, candidates, judge, protect, questions};

@@ -144,9 +144,9 @@ fn weigh(
             let since = case.memory.lasting_since(case.root.id, &case.policy.name, key).unwrap_or(now);
             let held = now.since(since);
             let seen = if held >= span {
-                evidence(Says::Yes, why, cause)
+                evidence(Says::Yes, format!("{why}, for {}", rules::span(span)), cause)
             } else {
-                let why = format!("{why}, for {}s of {}s", held.as_secs(), span.as_secs());
+                let why = format!("{why}, for {} of {}", rules::span(held), rules::span(span));
                 evidence(Says::No, why, None)
             };
             Ok((seen, Some(key)))

@@ -59,6 +59,13 @@ pub fn sweep(seen: &Seen<'_>, reports: &[Report]) -> Value {
         "planned": seen.plan.teardowns.iter().filter(|teardown| seen.wants(&teardown.judgement.policy))
             .map(planned).collect::<Vec<_>>(),
         "waiting": waiting,
+        "would_add": seen.groups().offers.iter().map(|offer| json!({
+            "policy": offer.policy,
+            "trees": offer.trees,
+            "processes": offer.processes,
+            "resident_bytes": offer.resident,
+            "because": text(offer.because),
+        })).collect::<Vec<_>>(),
         "teardowns": reports.iter().map(outcome).collect::<Vec<_>>(),
         "gaps": snapshot.gaps.iter().map(gap).collect::<Vec<_>>(),
     })

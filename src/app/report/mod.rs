@@ -105,6 +105,21 @@ pub enum Kept {
     NotYet,
 }
 
+/// What a policy would add that is off.
+#[derive(Debug, PartialEq, Eq)]
+pub struct OfferGroup<'a> {
+    /// The policy.
+    pub policy: &'a str,
+    /// How many trees.
+    pub trees: usize,
+    /// How many processes there are in them.
+    pub processes: usize,
+    /// Their memory, bytes.
+    pub resident: u64,
+    /// Why they would go; of several reasons that of the first tree.
+    pub because: &'a str,
+}
+
 /// What a report says, grouped.
 #[derive(Debug)]
 pub struct Groups<'a> {
@@ -116,6 +131,8 @@ pub struct Groups<'a> {
     pub waiting: Vec<(&'a Waiting, usize)>,
     /// What could not be told, by policy and reason.
     pub unknown: Vec<(&'a str, &'a str, Vec<&'a Judgement>)>,
+    /// What policies would add that are off.
+    pub offers: Vec<OfferGroup<'a>>,
 }
 
 impl<'a> Seen<'a> {
@@ -203,8 +220,37 @@ impl<'a> Seen<'a> {
                 .map(|((policy, why), trees)| KeepGroup { policy, why, holders: holders(&trees), trees })
                 .collect(),
             waiting,
+            offers: self.offers(),
             unknown: unknown.into_iter().map(|((policy, why), trees)| (policy, why, trees)).collect(),
         }
+    }
+
+    /// Returns what policies would add that are off, where that is anything: trees that no other policy ends anyway.
+    fn offers(&self) -> Vec<OfferGroup<'a>> {
+        let goes = |root: ProcessId| {
+            let within =
+                |teardown: &Teardown| teardown.members.iter().any(|member| member.identity.id == root);
+            self.plan.teardowns.iter().any(within)
+        };
+        let would = |judgement: &&Judgement| {
+            matches!(judgement.verdict, Verdict::Suspect { .. } | Verdict::Orphaned { .. })
+                && self.wants(&judgement.policy)
+                && !goes(judgement.root)
+        };
+        let mut offers: BTreeMap<&str, OfferGroup<'_>> = BTreeMap::new();
+        for judgement in self.verdicts.offered.iter().filter(would) {
+            let group = offers.entry(&judgement.policy).or_insert_with(|| OfferGroup {
+                policy: &judgement.policy,
+                trees: 0,
+                processes: 0,
+                resident: 0,
+                because: &judgement.because,
+            });
+            group.trees += 1;
+            group.processes += judgement.tree.len();
+            group.resident = group.resident.saturating_add(judgement.resident);
+        }
+        offers.into_values().collect()
     }
 
     /// Returns what a process is called on a screen: its program and its first plain argument.
@@ -262,6 +308,8 @@ fn heading(judgement: &Judgement) -> String {
     let rules = deciding(judgement);
     let words = match rules.first().copied() {
         Some("cwd-gone") => "its workspace was deleted",
+        Some("socket-unreachable") => "nobody can reach its socket any more",
+        Some("backend-gone") => "its backend is gone, and it never starts another",
         Some("stdin-abandoned") => "nobody holds the other end of its stdin",
         Some("channel-abandoned") => "nobody holds the other end of its channel",
         Some("owner-gone") => "its owner is gone",

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Detail, Groups, KeepGroup, Kept, ReapGroup, Seen, Stage};
+use super::{Detail, Groups, KeepGroup, Kept, OfferGroup, ReapGroup, Seen, Stage};
 use crate::app::legible;
 use crate::app::out::{Colour, Paint, paint};
 use crate::app::words::{age, count, homely, number, size, span};
@@ -23,6 +23,7 @@ pub fn report(seen: &Seen<'_>, colour: Colour) -> String {
     screen.waiting(&groups);
     screen.keep(&groups.keep);
     screen.unknown(&groups);
+    screen.offers(&groups.offers);
     screen.closing(&groups);
     screen.text
 }
@@ -256,6 +257,18 @@ impl Screen<'_> {
         self.line(&format!("  blind   {what}: {why}"));
         if let Some(cure) = &gap.cure {
             self.line(&format!("          → {}", legible::text(cure)));
+        }
+    }
+
+    /// One line for each policy that is off and would add something.
+    fn offers(&mut self, offers: &[OfferGroup<'_>]) {
+        if !offers.is_empty() {
+            self.text.push('\n');
+        }
+        for offer in offers {
+            let trees = count(offer.trees, "tree", "trees");
+            let why = homely(&legible::text(offer.because), self.seen.home);
+            self.line(&format!("{} (off) would add {trees}, {}: {why}", offer.policy, size(offer.resident)));
         }
     }
 
@@ -529,6 +542,29 @@ mod tests {
             screen.contains("Without proof, as its configuration says on purpose: codex-broker-idle."),
             "{screen}"
         );
+    }
+
+    #[test]
+    fn what_is_off_says_in_one_line_what_it_would_add() {
+        let mut world = World::new();
+        world.goes(10, "codex-broker");
+        let offered = |pid: i32, verdict: Verdict| Judgement {
+            verdict,
+            because: "no client is connected, for 30m".into(),
+            ..sample::judgement(pid, "codex-broker-idle")
+        };
+        let since = crate::model::moment::Moment(0);
+        let suspect = || Verdict::Suspect { since, looks: 1 };
+        // Nothing that another policy ends anyway, and nothing that is kept.
+        world.verdicts.offered = vec![offered(10, suspect()), offered(20, Verdict::Alive)];
+        assert!(!world.screen(Stage::DryRun, Detail::Some).contains("would add"));
+        world.verdicts.offered.extend([offered(30, suspect()), offered(40, Verdict::Orphaned { since })]);
+        let screen = world.screen(Stage::DryRun, Detail::Some);
+        let resident = size(2 * sample::judgement(30, "x").resident);
+        let line = format!(
+            "\ncodex-broker-idle (off) would add 2 trees, {resident}: no client is connected, for 30m\n"
+        );
+        assert!(screen.contains(&line), "{screen}");
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::judge::rules::socket_unresponsive::{self, EVERY};
 use crate::model::id::ProcessId;
 use crate::model::look::Look;
 use crate::model::moment::Moment;
-use crate::model::question::{Answer, Pinged, Progress, Question, Response};
+use crate::model::question::{Answer, Call, Pinged, Progress, Question, Response};
 
 use super::{Ledger, fingerprint};
 
@@ -81,6 +81,13 @@ pub(in crate::judge) fn manner(policy: &Policy) -> Option<Manner> {
         .map(|condition| every(condition.settings.get("every")))
         .min()?;
     Some(Manner { by: fingerprint(&(&policy.ping, &policy.reap_when)), every })
+}
+
+impl Manner {
+    /// Returns a number for what was asked for by whom: the words that are said may have changed as well.
+    fn with(self, call: &Call) -> u64 {
+        fingerprint(&(self.by, call))
+    }
 }
 
 impl Asked {
@@ -167,9 +174,10 @@ impl Pings {
         self.0.retain(|asked| judged.contains(&(asked.root, asked.policy.as_str())));
         let now = look.snapshot.began.boot;
         for (question, answer) in &look.answers {
-            let Question::Ping { of, policy, socket, tree, .. } = question else { continue };
+            let Question::Ping { of, policy, call, socket, tree, .. } = question else { continue };
             let Some(&root) = tree.first() else { continue };
             let Some(manner) = manner((root, policy)) else { continue };
+            let by = manner.with(call);
             let is_same = |asked: &Asked| {
                 asked.root == root && asked.policy == *policy && asked.of == *of && asked.socket == *socket
             };
@@ -179,7 +187,7 @@ impl Pings {
                     policy: policy.clone(),
                     of: *of,
                     socket: socket.clone(),
-                    by: manner.by,
+                    by,
                     last: now,
                     heard: Heard::Untold,
                     tree: Vec::new(),
@@ -189,8 +197,8 @@ impl Pings {
                 self.0.len() - 1
             });
             let asked = &mut self.0[at];
-            if asked.by != manner.by {
-                asked.by = manner.by;
+            if asked.by != by {
+                asked.by = by;
                 asked.silent.clear();
                 asked.after = None;
             }
@@ -206,13 +214,13 @@ impl Pings {
 impl Ledger {
     /// Returns what is remembered of asking a server of a case's tree for its policy, as the policy is now.
     pub fn asked(&self, case: &Case<'_>, of: ProcessId, socket: &BStr) -> Option<&Asked> {
-        let manner = manner(case.policy)?;
+        let by = manner(case.policy)?.with(&case.call().ok()?);
         self.pings.0.iter().find(|asked| {
             asked.root == case.root.id
                 && asked.policy == case.policy.name
                 && asked.of == of
                 && asked.socket == socket
-                && asked.by == manner.by
+                && asked.by == by
         })
     }
 }

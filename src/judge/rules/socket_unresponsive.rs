@@ -312,7 +312,12 @@ mod tests {
         }
         check(&at(60).process(51, ROOT).remembering(&memory), &Says::Asks(vec![tree]));
         let other = Ping { talk: Talk::Greeting, ..ping() };
-        asks(&at(60).pinging(&RULE, &SETTINGS, other).remembering(&memory), 2000);
+        let mut greeting = asked(2000);
+        if let Question::Ping { call, .. } = &mut greeting {
+            *call = Call::Greeting;
+        }
+        let scene = at(60).pinging(&RULE, &SETTINGS, other).remembering(&memory);
+        check(&scene, &Says::Asks(vec![greeting]));
         let longer = [("every", Setting::Duration(Duration::from_secs(40)))];
         asks(&at(60).pinging(&RULE, &longer, ping()).remembering(&memory), 2000);
     }

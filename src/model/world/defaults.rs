@@ -139,7 +139,8 @@ pub fn answer(look: &Look, question: &Question) -> Option<Known<Answer>> {
             Some(Ok(Answer::Channel(Channel { kind: ChannelKind::Closed, far: endless(), unread: Ok(0) })))
         }
         // A socket that was bound to the file of its own name, and of which no more is said, can be found there.
-        Question::Bound { path, file: own, .. } if *own == file(path) => {
+        // What is said of nobody's socket is that it can be found.
+        Question::Bound { of, .. } if look.snapshot.table.get(*of).is_some() => {
             Some(Ok(Answer::Bound(Binding::Here)))
         }
         Question::Channel { .. }
