@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::time::Duration;
 
 use bstr::BStr;
 use toml::de::{DeTable, DeValue};
 
-use crate::model::rule::{Asks, Need, Place, RuleSpec, SettingKind, SettingSpec, Strength};
+use crate::model::rule::{Asks, Place, RuleSpec, SettingKind, SettingSpec, Strength};
 
+use super::needs;
 use super::ping;
 use super::policy::{Capture, Condition, Glob, Line, Origin, ProofNeed, Registry, Setting, Source, Template};
 use super::read::{Key, Node, Reader, in_order, one_or_more};
@@ -17,9 +17,6 @@ use super::template::{self, ALWAYS, Flaw};
 
 /// Rules that a later version will know.
 const LATER: [&str; 1] = ["exec"];
-
-/// More times of anything would never be over.
-const MOST_TIMES: u64 = 20;
 
 /// In a built-in policy the one pattern that stands for what the operator names in `[builtin]`.
 pub(super) const OPERATOR_ROOTS: &str = "{roots}";
@@ -230,7 +227,7 @@ impl Ground<'_> {
         let settings = match node.get_ref() {
             DeValue::Table(table) => self.table(reader, rule, node, table)?,
             DeValue::Boolean(truth) => {
-                bare_truth(reader, rule, node, *truth)?;
+                needs::bare_truth(reader, rule, node, *truth)?;
                 BTreeMap::new()
             }
             DeValue::String(_)
@@ -243,10 +240,10 @@ impl Ground<'_> {
                 else {
                     reader
                         .fault(node.span(), format!("`{name}` takes `true` here, or a table of settings"))
-                        .hint(known_settings(rule));
+                        .hint(needs::known_settings(rule));
                     return None;
                 };
-                require(reader, rule, node.span(), |setting| setting == spec.name)?;
+                needs::require(reader, rule, node.span(), |setting| setting == spec.name)?;
                 BTreeMap::from([(spec.name, self.setting(reader, spec, node)?)])
             }
         };
@@ -290,7 +287,7 @@ impl Ground<'_> {
         if !complete {
             return None;
         }
-        require(reader, rule, node.span(), |name| settings.contains_key(name))?;
+        needs::require(reader, rule, node.span(), |name| settings.contains_key(name))?;
         Some(settings)
     }
 
@@ -300,8 +297,8 @@ impl Ground<'_> {
             SettingKind::Patterns => Setting::Patterns(self.roots(reader, node)?),
             SettingKind::Duration => Setting::Duration(reader.duration(node)?),
             SettingKind::Number => Setting::Number(reader.number(node, 0..1 << 53)?),
-            SettingKind::Times(least) => Setting::Number(reader.number(node, least..MOST_TIMES + 1)?),
-            SettingKind::Pause => Setting::Duration(pause(reader, node)?),
+            SettingKind::Times(least) => Setting::Number(reader.number(node, least..needs::MOST_TIMES + 1)?),
+            SettingKind::Pause => Setting::Duration(needs::pause(reader, node)?),
             SettingKind::Word(words) => Setting::Word(reader.word(node, words)?),
             SettingKind::Text => Setting::Text(reader.text(node, "text")?.to_owned()),
             SettingKind::Registry => Setting::Text(self.registry(reader, node)?),
@@ -364,56 +361,4 @@ impl Ground<'_> {
             }
         }
     }
-}
-
-/// Reads how long to wait between two of something: with less than a second they would be one.
-fn pause(reader: &mut Reader<'_>, node: &Node<'_>) -> Option<Duration> {
-    let span = reader.duration(node)?;
-    if span < Duration::from_secs(1) {
-        reader.fault(node.span(), "at least a second belongs here").hint("for example \"30s\"");
-        return None;
-    }
-    Some(span)
-}
-
-fn bare_truth(reader: &mut Reader<'_>, rule: &RuleSpec, node: &Node<'_>, truth: bool) -> Option<()> {
-    if !truth {
-        reader
-            .fault(node.span(), format!("`{} = false` says nothing", rule.name))
-            .hint("leave the condition out; a rule cannot be turned round");
-        return None;
-    }
-    require(reader, rule, node.span(), |_| false)
-}
-
-/// Faults the first setting that must be given and is not, alone or beside one that is.
-fn require(
-    reader: &mut Reader<'_>,
-    rule: &RuleSpec,
-    span: Range<usize>,
-    given: impl Fn(&str) -> bool,
-) -> Option<()> {
-    let wanted = |spec: &&SettingSpec| match spec.need {
-        Need::Required => true,
-        Need::Optional => false,
-        Need::With(other) => given(other),
-    };
-    let missing = rule.settings.iter().filter(wanted).find(|spec| !given(spec.name));
-    let Some(missing) = missing else { return Some(()) };
-    let who = match missing.need {
-        Need::Required | Need::Optional => rule.name,
-        Need::With(other) => other,
-    };
-    reader
-        .fault(span, format!("`{who}` needs `{}`", missing.name))
-        .hint(format!("{}: {}", missing.name, missing.doc));
-    None
-}
-
-fn known_settings(rule: &RuleSpec) -> String {
-    if rule.settings.is_empty() {
-        return format!("write `{} = true`", rule.name);
-    }
-    let names: Vec<_> = rule.settings.iter().map(|spec| spec.name).collect();
-    format!("settings of `{}`: {}", rule.name, names.join(", "))
 }

@@ -12,6 +12,7 @@ mod ladder;
 mod lines;
 mod load;
 mod nearest;
+mod needs;
 pub mod pattern;
 mod ping;
 mod process;

@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
+use reapd::config::policy::Origin;
 use reapd::config::{self, Context, Source};
 use reapd::judge::rules;
 
@@ -32,7 +33,8 @@ fn every_recipe_is_a_configuration() {
     for block in recipes() {
         let loaded = config::load(Some(Source { name: "docs/registries.md", text: &block }), &context);
         let config = loaded.unwrap_or_else(|faults| panic!("{block}\n{faults:#?}"));
-        assert_eq!(config.registries.len(), 1, "{block}");
+        let own = config.registries.iter().filter(|registry| registry.origin != Origin::Builtin);
+        assert_eq!(own.count(), 1, "{block}");
     }
 }
 
@@ -259,8 +261,15 @@ fn codex_brokers_by_the_state_directory_of_their_own() {
     let (before, backend) = ours.split_once("    { backend-gone = ").unwrap();
     let at_once = format!("{before}{}", backend.split_once('\n').unwrap().1)
         .replace("for = \"30m\"", "for = \"0s\"")
-        .replace("settle = \"2m\"", "settle = \"0s\"");
-    assert!(!at_once.contains("backend-gone") && at_once.matches("\"0s\"").count() == 2, "{at_once}");
+        .replace("settle = \"2m\"", "settle = \"0s\"")
+        // Who carries the address cannot be told where one process of the user refuses to be read.
+        .replace(", unnamed = \"{socket}\"", "");
+    assert!(
+        !at_once.contains("unnamed = ")
+            && !at_once.contains("backend-gone")
+            && at_once.matches("\"0s\"").count() == 2,
+        "{at_once}"
+    );
     let registry = Registry::new(&at_once);
     let temporary = registry.desk.planted.path("registry");
     let data = registry.desk.planted.path("data");

@@ -50,8 +50,12 @@ fn the_same_in_a_saved_world(desk: &Desk, condemned: &[(i64, &str)]) {
         assert!(!world.contains(private), "{private} is in a saved world");
     }
     // The mark's value became another word, the same one for all that bear it.
-    let row = format!("  env {} {MARK}=", condemned[0].0);
-    let value = world.lines().find_map(|line| line.strip_prefix(&row)).expect("the mark is in the world");
+    let (row, mark) = (format!("  env {} ", condemned[0].0), format!("{MARK}="));
+    let value = world
+        .lines()
+        .filter_map(|line| line.strip_prefix(&row))
+        .find_map(|variables| variables.split(' ').find_map(|variable| variable.strip_prefix(&mark)))
+        .expect("the mark is in the world");
     let config = desk.planted.config();
     let admits = format!("admit-env = \"{MARK}={value}\"");
     let config: Vec<&str> =

@@ -376,7 +376,8 @@ mod tests {
           "user": 1000,
           "version": "0",
           "waiting": [],
-          "without_proof": []
+          "without_proof": [],
+          "would_add": []
         }
         "#);
     }
