@@ -230,6 +230,21 @@ impl Host {
         Report { json: serde_json::from_slice(&swept.stdout).expect(&said), said }
     }
 
+    /// Sweeps as a timer does until a broker is gone with everybody in its session, and returns all that was said.
+    #[track_caller]
+    pub(crate) fn sweep_until_gone(&self, broker: &Broker) -> String {
+        let end = Instant::now() + Duration::from_secs(30);
+        let mut said = String::new();
+        while !self.in_session(broker).is_empty() {
+            if Instant::now() >= end {
+                let why = text(&self.desk.reapd(&["why", &broker.pid.to_string()]));
+                panic!("{broker:?} never went:\n{why}\n{said}");
+            }
+            said.push_str(&text(&self.desk.reapd(&["sweep", "--once", "--yes"])));
+        }
+        said
+    }
+
     /// The mark as it stands in an environment.
     pub(crate) fn mark(&self) -> String {
         format!("{MARK}={}", self.desk.planted.nonce())
