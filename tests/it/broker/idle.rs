@@ -4,11 +4,16 @@
 use std::fs;
 use std::time::Duration;
 
+use reapd::model::id::Pid;
+use reapd::model::question::{Answer, Call, Pinged, Question, Response};
 use rustix::process::Signal;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::broker::stand::{Broker, Companion, Host, built_in};
+use crate::channels::shape::id;
 use crate::desk::text;
+use crate::planted::wait_for;
+use crate::support::observing::ask;
 
 /// The policy turned on, for brokers without a client for `idle`, or without one for `unused` and without an answer.
 fn turned_on(idle: &str, unused: &str, unresponsive: &str) -> String {
@@ -187,4 +192,40 @@ fn what_nobody_turned_on_is_told_in_one_line_and_reaps_nothing() {
     assert_eq!(swept.json["would_add"][0]["processes"], 8, "{}", swept.said);
     assert!(alive(&host, idle) && alive(&host, used), "{said}");
     assert_eq!((asked(idle), asked(used)), before, "nobody is asked for the sake of what is off");
+}
+
+#[test]
+fn the_ping_of_the_policy_takes_nothing_from_a_review() {
+    let host = Host::new();
+    let broker = host.broker("review", "tells");
+    let reviewer = Companion::review(&broker);
+    let before = asked(&broker);
+    // What the built-in policy sends.
+    let sends = "'{\"id\":1,\"method\":\"initialize\",\"params\":{}}', expect = '\"id\":1'";
+    built_in("codex-broker-idle", &[(sends, "")]);
+    let call = Call::Lines {
+        send: "{\"id\":1,\"method\":\"initialize\",\"params\":{}}".into(),
+        expect: "\"id\":1".into(),
+    };
+    let root = id(Pid::new(broker.pid).unwrap()).unwrap();
+    let socket = broker.socket.to_str().unwrap().into();
+    let (policy, tree) = ("codex-broker-idle".to_owned(), vec![root]);
+    let question = Question::Ping { of: root, policy, call, socket, tree, patience: 20_000 };
+    for _ in 0..8 {
+        match ask(question.clone()) {
+            // Who was caught at work, as one is that sends notifications, is asked again another time.
+            Err(_) => {}
+            Ok(Answer::Ping(Pinged { response: Response::Answered(_), .. })) => {}
+            other => panic!("{other:?}"),
+        }
+        reviewer.hears();
+    }
+    let after = asked(&broker)[before.len()..].to_vec();
+    assert!(after.len() >= 4 && after.iter().all(|method| method == "initialize"), "{after:?}");
+    // The review is still its owner's, who can end it, and nobody holds the broker.
+    let mut reviewer = reviewer;
+    assert!(reviewer.ask("turn/interrupt", json!({}))["result"].is_object());
+    drop(reviewer);
+    let mut next = Companion::connect(&broker.socket).unwrap();
+    wait_for("the review to be over", || next.ask("thread/list", json!({}))["result"].is_object());
 }
