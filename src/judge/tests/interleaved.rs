@@ -200,7 +200,7 @@ fn check(seen: &[Sighting]) {
         }
         if let Verdict::Orphaned { since } = &sighting.verdict {
             // Both looks of the pair, and each between them, were without a client.
-            let first = Moment(0).plus(Duration::from_secs(7_200));
+            let first = Moment(0).plus(Duration::from_hours(2));
             let pair = seen[..=now].iter().filter(|one| first.plus(Duration::from_secs(one.at)) >= *since);
             assert!(pair.clone().count() >= 2, "{seen:#?}");
             for one in pair {
