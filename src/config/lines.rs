@@ -290,7 +290,7 @@ impl Ground<'_> {
         settings::roots(reader, node, self.home)
     }
 
-    fn template(&self, reader: &mut Reader<'_>, node: &Node<'_>) -> Option<Template> {
+    pub(super) fn template(&self, reader: &mut Reader<'_>, node: &Node<'_>) -> Option<Template> {
         let text = reader.text(node, "text such as \"{workspace}\"")?;
         let flaw = match template::parse(text, |name| self.captures.contains_key(name)) {
             Ok(template) => return Some(template),

@@ -16,6 +16,7 @@ pub mod pattern;
 mod process;
 mod read;
 mod registry;
+mod residue;
 mod settings;
 mod template;
 

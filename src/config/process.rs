@@ -15,10 +15,11 @@ use super::policy::{
     Argument, Capture, Detached, Glob, Line, Match, Offer, Origin, Policy, ProofNeed, Registry,
 };
 use super::read::{Key, Node, Reader, in_order, one_or_more};
+use super::residue::residue;
 use super::settings::{self, is_variable, ladder, mode, program};
 use super::template::{ALWAYS, is_name};
 
-const KEYS: [&str; 10] = [
+const KEYS: [&str; 11] = [
     "match",
     "capture",
     "reap-when",
@@ -29,10 +30,11 @@ const KEYS: [&str; 10] = [
     "without-proof",
     "private-listeners",
     "detached",
+    "residue",
 ];
 
 /// Keys that a later version will know.
-const LATER: [&str; 2] = ["residue", "ping"];
+const LATER: [&str; 1] = ["ping"];
 
 /// What a policy is read with.
 #[derive(Debug, Clone, Copy)]
@@ -112,7 +114,7 @@ impl Frame<'_> {
                 Some(false) | None => Detached::Spare,
             },
             ping: None,
-            residue: None,
+            residue: table.get("residue").and_then(|node| residue(reader, node, &ground)),
             offer: Offer::No,
         })
     }
