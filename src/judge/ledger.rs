@@ -21,6 +21,7 @@ use super::Notes;
 use super::candidates::Candidates;
 
 mod leases;
+mod left;
 
 pub use leases::Pin;
 
@@ -51,6 +52,8 @@ pub struct Ledger {
     records: Vec<Record>,
     #[serde(default)]
     leases: leases::Leases,
+    #[serde(default)]
+    behind: left::Behind,
 }
 
 /// What is remembered of one tree under one policy.
@@ -182,6 +185,7 @@ impl Ledger {
             record.activity = None;
         }
         self.leases.rearm();
+        self.behind.rearm();
     }
 
     /// Drops every suspicion of one root: an unfinished teardown is judged anew from the first look.

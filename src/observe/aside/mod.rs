@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::model::id::{Pid, ProcessId};
 use crate::model::known::Known;
 use crate::model::question::{Answer, Question};
+use crate::model::residue;
 
 use super::leases;
 use super::mcp::{Configured, Place};
@@ -48,6 +49,8 @@ pub(super) enum Request {
     Secret(BString),
     /// What a registry of files lists at one place.
     Registry(Reading),
+    /// What trees left behind.
+    Residue(residue::Ask),
     /// A question of a rule.
     Ask(Question),
 }
@@ -61,6 +64,7 @@ impl Request {
             | Request::Group(_)
             | Request::Leases(_)
             | Request::Registry(_)
+            | Request::Residue(_)
             | Request::Secret(_) => None,
             Request::Arguments(id)
             | Request::Cookie(id)
@@ -108,6 +112,8 @@ pub(super) enum Reply {
     Secret(Known<BString>),
     /// To [`Request::Registry`].
     Records(Box<Known<Records>>),
+    /// To [`Request::Residue`].
+    Residue(Box<Known<residue::Told>>),
     /// To [`Request::Ask`].
     Answer(Box<Known<Answer>>),
 }
@@ -153,6 +159,12 @@ impl Reply {
     pub(super) fn records(self) -> Known<Records> {
         let Reply::Records(records) = self else { return Err(super::misfit()) };
         *records
+    }
+
+    /// Returns the answer to [`Request::Residue`].
+    pub(super) fn residue(self) -> Known<residue::Told> {
+        let Reply::Residue(told) = self else { return Err(super::misfit()) };
+        *told
     }
 
     /// Returns the answer to [`Request::Ask`].

@@ -14,6 +14,7 @@ use crate::observe::leases::Directories;
 use crate::observe::mcp::Files;
 use crate::observe::processes;
 use crate::observe::registries;
+use crate::observe::residue;
 
 use super::frame::{self, Front};
 use super::{Flush, Reply, Request};
@@ -100,6 +101,7 @@ impl Server {
             Request::Configured(place) => Reply::Configured(self.files.at(&place)),
             Request::Secret(path) => Reply::Secret(registries::secret(&path.to_path_lossy())),
             Request::Registry(reading) => Reply::Records(Box::new(registries::read(&reading))),
+            Request::Residue(ask) => Reply::Residue(Box::new(residue::tell(&ask))),
             Request::Ask(question) => Reply::Answer(Box::new(self.answer(&question))),
         };
         frame::put(outbox, &reply).map_err(io::Error::other)
