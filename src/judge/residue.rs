@@ -533,6 +533,25 @@ mod tests {
     }
 
     #[test]
+    fn what_was_left_is_seen_anew_after_a_suspend_f13() {
+        let case = Case::stale();
+        let confirm = config().confirm;
+        let mut look = case.look.clone();
+        let mut ledger = Ledger::default();
+        ledger.begin(&look, &confirm);
+        ledger.remember_left([&case.left].into_iter(), look.snapshot.began.boot);
+        look.snapshot.began.boot = look.snapshot.began.boot.plus(Duration::from_secs(20));
+        look.snapshot.began.wall += 20_000;
+        let mut awake = look.clone();
+        awake.snapshot.began.monotonic += 20_000_000_000;
+        let mut twin = ledger.clone();
+        twin.begin(&awake, &confirm);
+        assert!(twin.left_since(&case.left).is_some(), "the twin that did not sleep");
+        ledger.begin(&look, &confirm);
+        assert_eq!(ledger.left_since(&case.left), None);
+    }
+
+    #[test]
     fn looks_too_close_together_are_one() {
         let case = Case::stale();
         let (residue, config, mut ledger) = (residue(), config(), Ledger::default());

@@ -70,3 +70,71 @@ fn directory_goes(left: &Left, taken: &[BString]) -> bool {
     let Ok(Some(target)) = &record.target else { return false };
     target.there.is_none() || taken.contains(&target.directory.path())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::id::{FileId, Uid};
+    use crate::model::residue::{Kind, Numbers, Piece, Place, Record, Remains, Target};
+    use crate::plan::fixture;
+
+    fn piece(name: &str, kind: Kind, changed: i64) -> Piece {
+        Piece {
+            name: name.into(),
+            file: FileId { dev: 1, ino: 10 },
+            kind,
+            uid: Uid(1000),
+            mode: 0o700,
+            links: 1,
+            bytes: 4_096,
+            length: 1,
+            modified: changed,
+            changed,
+        }
+    }
+
+    fn place(name: &str) -> Place {
+        Place { directory: "/tmp".into(), holder: FileId { dev: 1, ino: 2 }, name: name.into() }
+    }
+
+    fn left(name: &str, changed: i64) -> Left {
+        let own = piece(name, Kind::Directory, changed);
+        Left::Directory(Remains { place: place(name), own, entries: Ok(Vec::new()), numbers: Numbers::Alike })
+    }
+
+    fn record(name: &str, of: &str) -> Left {
+        let there = Some(FileId { dev: 1, ino: 10 });
+        let target = Target { directory: place(of), file: "s".into(), there };
+        Left::Record(Record { place: place(name), own: piece(name, Kind::File, 0), target: Ok(Some(target)) })
+    }
+
+    fn paths(residue: &Residue) -> Vec<String> {
+        residue.removals.iter().map(|removal| removal.place.path().to_string()).collect()
+    }
+
+    #[test]
+    fn the_oldest_go_first_and_no_more_than_one_sweep_removes() {
+        let policy = fixture::joining_policy();
+        let config = fixture::World::new().config;
+        let all: Vec<Left> =
+            (0..=MOST).rev().map(|at| left(&format!("d{at}"), i64::try_from(at).unwrap())).collect();
+        let (kept, gone) = (record("r-kept", &format!("d{MOST}")), record("r-gone", "d0"));
+        let mut stale: Vec<(&Policy, &Left)> = vec![(&policy, &kept), (&policy, &gone)];
+        stale.extend(all.iter().map(|left| (&policy, left)));
+        let residue = residue(&stale, Vec::new(), &config);
+        let planned = paths(&residue);
+        assert_eq!((planned[0].as_str(), planned.len()), ("/tmp/d0", MOST + 1));
+        assert_eq!(planned[MOST], "/tmp/r-gone");
+        let waiting: Vec<_> = residue.waiting.iter().map(|(one, why)| (one.place.path(), *why)).collect();
+        let newest = BString::from(format!("/tmp/d{MOST}"));
+        assert_eq!(waiting, [(newest, Spare::Pace), ("/tmp/r-kept".into(), Spare::Pace)]);
+    }
+
+    #[test]
+    fn what_a_tree_is_about_to_leave_is_not_stale_as_well() {
+        let (policy, config) = (fixture::joining_policy(), fixture::World::new().config);
+        let one = left("d", 0);
+        let trees = vec![Removal::new("p", &one, None)];
+        assert_eq!(paths(&residue(&[(&policy, &one)], trees, &config)).len(), 1);
+    }
+}

@@ -582,3 +582,15 @@ fn a_listener_of_another_network_namespace_keeps_its_directory_f7() {
     assert!(!twin.exists(), "{json:#}");
     assert!(socket.exists(), "{json:#}");
 }
+
+#[test]
+fn what_a_tree_leaves_stays_where_the_tree_was_not_seen_gone() {
+    let leavings = Leavings::new("1h", "");
+    leavings.desk.reconfigure(|text| text.replace("[\"TERM 5s\", \"KILL 3s\"]", "[\"TERM 300ms\"]"));
+    let pid = orphan(&leavings, "stubborn", "return");
+    let json = leavings.swept();
+    assert!(leavings.desk.planted.is_alive(pid), "{json:#}");
+    assert_eq!(names(&leavings.at("stubborn")).len(), 3, "{json:#}");
+    assert_eq!(json["residue"]["cleared"][0]["outcome"], "kept", "{json:#}");
+    leavings.desk.planted.end(pid);
+}
