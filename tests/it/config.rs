@@ -549,3 +549,27 @@ fn a_ping_is_read_as_it_is_meant() {
     assert_eq!(path.parts.len(), 2);
     assert!(matches!(of("any-status").talk, Talk::Http { status: None, expect: None, .. }));
 }
+
+/// The TOML that the README shows for a server of one's own, taken as it stands there.
+#[test]
+fn the_readmes_own_wedged_server_loads() {
+    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
+    let blocks: Vec<&str> =
+        page.split("```toml\n").skip(1).filter_map(|block| block.split("```").next()).collect();
+    let block = blocks.iter().find(|block| block.contains("socket-unresponsive")).expect("it is shown");
+    assert!(block.lines().count() <= 10, "{block}");
+    let rules: Vec<&RuleSpec> = reapd::judge::rules::ALL.iter().map(|rule| &rule.spec).collect();
+    let context = Context { rules: &rules, home: None };
+    let config = config::load(Some(Source { name: "README.md", text: block }), &context).unwrap();
+    let policy = config.policies.iter().find(|policy| policy.name == "my-server").unwrap();
+    assert_eq!((policy.proof, policy.ping.is_some()), (ProofNeed::Waived, true));
+    let line = &policy.reap_when[0];
+    let rules: Vec<&str> = line.conditions.iter().map(|condition| condition.rule).collect();
+    assert_eq!(rules, ["no-clients", "socket-unresponsive"]);
+    let over_http = page.lines().find(|line| line.starts_with("Over HTTP: ")).unwrap();
+    let ping = over_http.split('`').nth(1).unwrap();
+    let text = format!(
+        "[process.x]\nmatch = {{ program = \"x\" }}\nreap-when = [{{ cwd-gone = \"{{cwd}}\" }}]\n{ping}\n"
+    );
+    assert!(load(&text).is_ok(), "{text}");
+}

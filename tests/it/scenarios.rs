@@ -265,6 +265,13 @@ fn lines(verdicts: &Verdicts, plan: &Plan) -> Vec<String> {
             }
         }
     }
+    let would = |judgement: &&Judgement| {
+        matches!(judgement.verdict, Verdict::Suspect { .. } | Verdict::Orphaned { .. })
+    };
+    for judgement in verdicts.offered.iter().filter(would) {
+        let Judgement { root, policy, because, .. } = judgement;
+        lines.push(format!("{root} {policy} (off): would reap, because {because}"));
+    }
     for (id, why) in &verdicts.protected {
         lines.push(format!("protected {id}, because {why}"));
     }

@@ -104,7 +104,7 @@ fn weigh(case: &Case<'_>, settings: Settings<'_>) -> Found<Finding> {
                 Ok(Finding::no(format!("it did not answer {ago} ago; {earlier} of {attempts} times so far")))
             }
             Heard::Untold => {
-                let what = format!("whether it answers: {ago} ago it could not be told, and");
+                let what = format!("whether it answers ({ago} ago it could not be told)");
                 Err(Unknown::new(Reason::NotAsked, what).into())
             }
         };

@@ -39,7 +39,7 @@ const WORDS: &str = "\
     && - -- -Declipse.application -c -data -i -l -m . .. .bin .cache .claude .config .local .npm \
     .worktrees _npx acp adapter add agent anthropic-ai app app-server app.slice auto background.slice \
     bash bash-language-server bin boot bootstrap broker build bun bunx cache chrome chrome-devtools-mcp \
-    claude claude-code cli client code codex com com.jetbrains.ls.kotlinLsp.KotlinLspServerKt connect \
+    claude claude-code cli client code codex codex-companion com com.jetbrains.ls.kotlinLsp.KotlinLspServerKt connect \
     context7-mcp cursor daemon data debug deno dev dist dlx docker docker-agent dumb exec executor false \
     file foreground gateway gopls gpu-process headless home host http https index init init.scope \
     install interactive java jbr jre js-debug lang language-server lib lib64 libexec local localhost log \
@@ -58,7 +58,7 @@ const ENDINGS: &str = "\
 
 /// File names with an ending that programs bear everywhere.
 const FILES: &str = "\
-    __main__.py app-server-broker.mjs broker.log broker.pid broker.sock cli.js cli.mjs dbus.service \
+    __main__.py * app-server-broker.mjs broker.json broker.log broker.pid broker.sock cli.js cli.mjs dbus.service \
     index.js index.mjs index.ts langserver.index.js main.js main.mjs main.py mcp-server.js npx-cli.js \
     pnpm.cjs proxy-bootstrap.js serve.js server.js server.mjs server.py vsDebugServer.cjs \
     vsDebugServer.js";
