@@ -7,6 +7,7 @@
 #![expect(clippy::disallowed_methods, reason = "a benchmark reads clocks and starts programs")]
 #![expect(clippy::print_stdout, reason = "its output is its purpose")]
 
+mod brokers;
 mod measure;
 mod population;
 mod quiet;
@@ -24,6 +25,10 @@ fn main() {
         population::fork_and_wait();
         return;
     }
+    if brokers::is_broker() {
+        brokers::be_broker();
+        return;
+    }
     if scan::is_scanner() {
         scan::scan_and_end();
         return;
@@ -37,6 +42,7 @@ fn main() {
     let mut figures: Vec<Figure> = Vec::new();
     figures.extend(scan::figures(rounds));
     figures.extend(quiet::figures(rounds));
+    figures.extend(brokers::figures(rounds));
     drop(population);
     println!();
     for figure in &figures {

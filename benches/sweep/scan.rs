@@ -88,7 +88,8 @@ fn precise(count: usize) -> f64 {
     f64::from(u32::try_from(count).unwrap_or(u32::MAX))
 }
 
-fn observer() -> Observer {
+/// Returns an observer of everybody.
+pub(crate) fn observer() -> Observer {
     let scope = if rustix::process::geteuid().is_root() { Scope::Host } else { Scope::User };
     Observer::open(Setup {
         scope,
