@@ -33,12 +33,11 @@ pub(super) fn read(reader: &mut Reader<'_>, node: &Node<'_>, ground: &Ground<'_>
         _ => &["send", "expect"],
     };
     let is_fitting = fits(reader, table, word, fitting);
-    let socket = match table.get("socket") {
-        Some(node) => address(reader, node, ground),
-        None => {
-            reader.fault(node.span(), "a ping needs `socket`").hint(EXAMPLE);
-            None
-        }
+    let socket = if let Some(node) = table.get("socket") {
+        address(reader, node, ground)
+    } else {
+        reader.fault(node.span(), "a ping needs `socket`").hint(EXAMPLE);
+        None
     };
     let talk = match word {
         "http" => http(reader, node, table, ground),

@@ -21,6 +21,7 @@ use crate::model::rule::Strength;
 use crate::model::table::{Kernel, Row, State};
 use crate::model::verdict::{Judgement, LineList, Lookalike, Mode, Verdict};
 
+mod interleaved;
 mod servers;
 
 use super::ledger::{Begun, Rearm};

@@ -69,9 +69,10 @@ pub(super) fn clients(line: &Line) -> Clients {
             .find(|rule| rule.spec.name == condition.rule)
             .map_or(Clients::Served, |rule| rule.spec.clients)
     };
-    match line.conditions.iter().any(|condition| means(condition) == Clients::CannotBeServed) {
-        true => Clients::CannotBeServed,
-        false => Clients::Served,
+    if line.conditions.iter().any(|condition| means(condition) == Clients::CannotBeServed) {
+        Clients::CannotBeServed
+    } else {
+        Clients::Served
     }
 }
 

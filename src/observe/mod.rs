@@ -237,7 +237,7 @@ impl Observer {
         let mut replies = self.aside.ask(&requests).into_iter();
         let limit = self.setup.probe_timeout;
         let mut registered = self.registries.answer(&mut self.aside, snapshot, questions, limit).into_iter();
-        let mut named = naming::answer(&mut self.aside, snapshot, questions).into_iter();
+        let mut named = naming::answer(&mut self.aside, &self.pinging, snapshot, questions).into_iter();
         // Last of all: what acts comes after everything that only looks.
         let mut pinged = pings::answer(&mut self.pinging, questions).into_iter();
         let mut channels = Channels::new();

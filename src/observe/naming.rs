@@ -44,7 +44,13 @@ impl Naming {
 }
 
 /// Answers those of the questions that ask who carries a text, in their order.
-pub(super) fn answer(aside: &mut Aside, snapshot: &Snapshot, questions: &[Question]) -> Vec<Known<Holders>> {
+/// `pinging` is another process of our own, which counts as little as the one that is asked here.
+pub(super) fn answer(
+    aside: &mut Aside,
+    pinging: &Aside,
+    snapshot: &Snapshot,
+    questions: &[Question],
+) -> Vec<Known<Holders>> {
     let mut wanted: BTreeMap<Uid, BTreeSet<&BString>> = BTreeMap::new();
     for question in questions {
         let Question::Named { of, text } = question else { continue };
@@ -54,7 +60,7 @@ pub(super) fn answer(aside: &mut Aside, snapshot: &Snapshot, questions: &[Questi
     }
     let passes = wanted.into_iter().map(|(user, texts)| {
         let texts: Vec<BString> = texts.into_iter().cloned().collect();
-        (user, Pass::over(aside, snapshot, user, texts))
+        (user, Pass::over(aside, pinging, snapshot, user, texts))
     });
     let passes: BTreeMap<Uid, Pass> = passes.collect();
     let named = questions.iter().filter_map(|question| {
@@ -85,8 +91,8 @@ struct Pass {
 }
 
 impl Pass {
-    fn over(aside: &mut Aside, snapshot: &Snapshot, user: Uid, texts: Vec<BString>) -> Pass {
-        let is_other = |pid: Pid| pid != snapshot.own.pid && !aside.is_own(pid);
+    fn over(aside: &mut Aside, pinging: &Aside, snapshot: &Snapshot, user: Uid, texts: Vec<BString>) -> Pass {
+        let is_other = |pid: Pid| pid != snapshot.own.pid && !aside.is_own(pid) && !pinging.is_own(pid);
         let rows = snapshot.table.rows().iter();
         let rows = rows.filter(|row| row.kernel == Kernel::No && !row.is_gone() && is_other(row.id.pid));
         let ids: Vec<ProcessId> = rows.map(|row| row.id).collect();

@@ -225,6 +225,21 @@ mod tests {
         Cause::Mount(BString::from("/mnt"))
     }
 
+    /// A policy that is off is told of, and nothing else comes of it.
+    #[test]
+    fn what_is_only_offered_is_never_planned() {
+        let mut world = trees(2);
+        let offered = world.verdicts.judgements.remove(0);
+        world.verdicts.offered.push(offered);
+        let (go, wait) = plan_of(&world, &Asked::default());
+        assert_eq!((go, wait), (vec![101], BTreeMap::new()));
+        assert!(
+            questions(&world.verdicts, &world.look(), &world.config, &Asked::default())
+                .iter()
+                .all(|question| !matches!(question, Question::Facts(id) if id.pid.number() == 100))
+        );
+    }
+
     #[test]
     fn only_proven_trees_go_and_only_where_reaping_is_wanted() {
         let mut world = trees(4);

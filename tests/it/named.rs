@@ -77,7 +77,7 @@ fn who_ended_carries_nothing_and_a_zombie_neither() {
         rustix::process::Signal::KILL,
     )
     .unwrap();
-    until(|| seen(asker.id, &own), |seen| seen.is_empty());
+    until(|| seen(asker.id, &own), Vec::is_empty);
     ends.kill();
     assert_eq!(named(ends.id, &[&own])[0].as_ref().unwrap_err().reason, Reason::Vanished);
 }

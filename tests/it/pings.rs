@@ -449,6 +449,21 @@ fn root_goes_with_the_ids_of_the_servers_user() {
     assert_eq!(refused(|| ping(asked.clone())).reason, Reason::Denied);
 }
 
+/// The first process that is started reads, the second one takes a request and never comes back.
+#[test]
+fn a_request_that_hangs_is_not_made_twice() {
+    let server = Server::new(ECHO);
+    let folder = tempfile::tempdir().unwrap();
+    let count = folder.path().join("count");
+    let count = count.to_str().unwrap();
+    let hangs = format!("echo x >> {count}; [ $(wc -l < {count}) = 1 ] || exec sleep 60; exec");
+    let program = reapd_after(folder.path(), &hangs);
+    let questions = [server.question(hello(), SHORT)];
+    let why = pinged(ask_all(&mut observer_by(&program), &questions).remove(0)).unwrap_err();
+    assert_eq!(why.reason, Reason::Hung);
+    assert_eq!(std::fs::read_to_string(count).unwrap().lines().count(), 2, "nobody was started to ask again");
+}
+
 #[test]
 fn where_the_file_cannot_be_told_nothing_is_asked() {
     let server = Server::new("");

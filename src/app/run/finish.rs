@@ -128,6 +128,7 @@ fn end(session: &mut Session, id: &LeaseId) -> Result<Option<Finished>, Trouble>
         session.talk(&format!("policy {POLICY} is off: nothing is ended"));
         return Ok(Some(Finished::default()));
     }
+    config.offered.clear();
     config.confirm = Confirm { looks: 2, apart: APART, min_age: Duration::ZERO, ..config.confirm };
     let at = place::own(&session.around);
     let store = Store::existing(&at).map_err(|error| store_trouble(&error))?;

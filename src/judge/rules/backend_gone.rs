@@ -86,18 +86,15 @@ fn weigh(case: &Case<'_>, settings: Settings<'_>) -> Found<Finding> {
     if let Some(other) = table.rows().iter().find(is_other) {
         return Ok(Finding::no(format!("process {} in its session is alive", other.id)));
     }
-    match settings.template("socket") {
-        Some(template) => {
-            let socket = case.filled(template)?;
-            if !case.listening(socket.as_bstr())?.iter().any(|(member, _)| *member == root) {
-                return Ok(Finding::no(format!("it does not listen on {}", escape(&socket))));
-            }
+    if let Some(template) = settings.template("socket") {
+        let socket = case.filled(template)?;
+        if !case.listening(socket.as_bstr())?.iter().any(|(member, _)| *member == root) {
+            return Ok(Finding::no(format!("it does not listen on {}", escape(&socket))));
         }
-        None => {
-            let takes = |family| matches!(family, Family::Unix | Family::Tcp);
-            if !case.sockets_of(root)?.listeners.iter().any(|listener| takes(listener.family)) {
-                return Ok(Finding::no("it listens nowhere, and its backend may be still to come"));
-            }
+    } else {
+        let takes = |family| matches!(family, Family::Unix | Family::Tcp);
+        if !case.sockets_of(root)?.listeners.iter().any(|listener| takes(listener.family)) {
+            return Ok(Finding::no("it listens nowhere, and its backend may be still to come"));
         }
     }
     let streams = case

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use crate::config::policy::{
-    Condition, Config, Line, Offer, Ping, ProofNeed, Setting, Talk, Template, TemplatePart,
+    Condition, Config, HttpRegistry, Instance, Line, Method, Offer, Origin, Ping, ProofNeed, Registry,
+    Server, Setting, Source, Talk, Template, TemplatePart,
 };
 use crate::judge::rules::support::{ROOT, Scene, config, connection, id, listener, text};
 use crate::judge::{Ledger, candidates, judge, questions};
@@ -213,6 +214,37 @@ fn nothing_that_acts_is_asked_for_the_sake_of_an_offer() {
     let told = sweep(&look, &config, &mut Ledger::default()).offered.remove(0);
     assert_eq!(told.verdict, Verdict::Unknown);
     assert!(told.because.contains("its policy is off"), "{told:?}");
+}
+
+#[test]
+fn somebody_elses_server_is_not_asked_for_an_offer_either() {
+    let key = Template { text: "k".into(), parts: vec![TemplatePart::Literal("k".into())] };
+    let settings = [("in", text("r")), ("key", Setting::Template(key))];
+    let line =
+        Line { conditions: vec![condition("lease-expired", Strength::Proof, &settings)], by_knowledge: None };
+    let registry = Registry {
+        name: "r".into(),
+        origin: Origin::Builtin,
+        source: Source::Http(HttpRegistry {
+            server: Server::Tcp { host: "127.0.0.1".into(), port: 1 },
+            target: "/{key}".into(),
+            method: Method::Get,
+            headers: Vec::new(),
+            body: None,
+            every: Duration::ZERO,
+            alive: Vec::new(),
+            gone: Vec::new(),
+            listed: None,
+            instance: Instance::Ancestor,
+        }),
+    };
+    let mut ours = offered(line.clone());
+    ours.registries = vec![registry.clone()];
+    assert_eq!(open(&serving(vec![]).look(), &ours, &Ledger::default()), []);
+    let mut on = asking();
+    (on.policies[0].reap_when, on.registries) = (vec![line], vec![registry]);
+    let asked = open(&serving(vec![]).look(), &on, &Ledger::default());
+    assert!(matches!(asked.as_slice(), [Question::Registered { .. }]), "{asked:?}");
 }
 
 #[test]

@@ -5,6 +5,7 @@ use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
 use crate::model::known::Known;
 use crate::observe::descriptors::why;
+use crate::observe::processes;
 
 /// Does something with the effective ids of a user and without supplementary groups, and takes our own back. Who is
 /// not root does it as he is. Only this thread is meant, and the aside process has one.
@@ -31,5 +32,7 @@ pub(super) fn as_user<T>(user: u32, group: u32, work: impl FnOnce() -> Known<T>)
         // Without our own ids nothing that is read after this would mean what it should.
         std::process::abort();
     }
+    // The kernel forgets whose death ends us when ids change (prctl(2), PR_SET_PDEATHSIG).
+    processes::prepare_aside();
     done
 }

@@ -88,11 +88,12 @@ pub(in crate::observe) fn variable(id: ProcessId, name: &str) -> Known<Option<BS
 /// another user's. An entry of the environment that is no variable counts whole.
 ///
 /// Whose it is goes by the owner of its `/proc` entry, and where that is root by its real user: a process that is not
-/// dumpable is shown as root's (proc_pid(5)).
+/// dumpable is shown as root's (proc_pid(5)). With root itself such a one counts, whoever's it is: reading `status` of
+/// everybody would cost as much as all the rest.
 pub(in crate::observe) fn given(id: ProcessId, user: Uid) -> Known<Option<Vec<u8>>> {
-    let pinned = Pinned::open(id)?;
+    let (pinned, mut before) = Pinned::with_row(id)?;
     let owner = rustix::fs::fstat(pinned.dir()).map_err(|errno| unknown(errno, "asking who owns it"))?.st_uid;
-    let is_theirs = if owner == 0 {
+    let is_theirs = if owner == 0 && user != Uid(0) {
         let status = pinned.read(c"status", TEXT_MOST).map(|text| status::parse(&text));
         line(&status, "user", |status| status.uid)? == user
     } else {
@@ -102,7 +103,6 @@ pub(in crate::observe) fn given(id: ProcessId, user: Uid) -> Known<Option<Vec<u8
         return Ok(None);
     }
     for _ in 0..TRIES {
-        let before = pinned.row()?;
         let vectors = pinned.read(c"cmdline", GIVEN_MOST).and_then(|arguments| {
             let environment = pinned.read(c"environ", GIVEN_MOST)?;
             if arguments.is_empty() && environment.is_empty() {
@@ -118,7 +118,7 @@ pub(in crate::observe) fn given(id: ProcessId, user: Uid) -> Known<Option<Vec<u8
             Ok(_) | Err(_) if after.is_gone() => {
                 return Err(Unknown::new(Reason::Vanished, "what it was given left with its memory"));
             }
-            Ok(_) | Err(_) => {}
+            Ok(_) | Err(_) => before = after,
         }
     }
     Err(Unknown::new(Reason::NoRecord, "what it was given, which it keeps changing"))

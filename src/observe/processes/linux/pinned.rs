@@ -27,13 +27,18 @@ pub(in crate::observe) struct Pinned {
 impl Pinned {
     /// Opens the directory and makes sure that it is this very process's.
     pub(in crate::observe) fn open(id: ProcessId) -> Known<Pinned> {
+        Pinned::with_row(id).map(|(pinned, _)| pinned)
+    }
+
+    /// Opens the directory, and returns with it the row that was read to make sure of it.
+    pub(super) fn with_row(id: ProcessId) -> Known<(Pinned, Row)> {
         let path = format!("/proc/{}", id.pid);
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let dir = rustix::fs::open(path, flags, Mode::empty())
             .map_err(|errno| unknown(errno, "opening its directory in /proc"))?;
         let pinned = Pinned { dir, id };
-        pinned.row()?;
-        Ok(pinned)
+        let row = pinned.row()?;
+        Ok((pinned, row))
     }
 
     /// Returns what `stat` says now, where it is still the same process.
