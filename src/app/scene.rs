@@ -9,7 +9,7 @@ use super::lease::turn::Turns;
 use super::look::{Eyes, gather, protect_asked, take};
 use super::memory::valid_marks;
 use super::signals;
-use super::teardown::{Admission, Came, Event, Interrupt, Scene};
+use super::teardown::{Admission, Again, Came, Event, Interrupt, Scene};
 use super::trouble::chain;
 use crate::act::cgroup::Group;
 use crate::act::processes::Sight as Newcomer;
@@ -199,31 +199,43 @@ impl Scene for Stand<'_, '_> {
         Some((cgroup.path.clone(), Group::open(cgroup, &lease.lease, lease.owner).ok()?))
     }
 
-    fn fresh(&mut self, teardown: &Teardown, known: &[Member], gone: &[ProcessId]) -> Known<Membership> {
-        let snapshot =
-            self.eyes.table().map_err(|trouble| Unknown::new(Reason::Starved, trouble.to_string()))?;
+    fn fresh(&mut self, trees: &[Again<'_>]) -> Vec<Known<Membership>> {
+        let snapshot = match self.eyes.table() {
+            Ok(snapshot) => snapshot,
+            Err(trouble) => {
+                let unknown = Unknown::new(Reason::Starved, trouble.to_string());
+                return trees.iter().map(|_| Err(unknown.clone())).collect();
+            }
+        };
         let mut look = Look::new(snapshot);
         look.marks.clone_from(&self.look.marks);
         let wanted = |look: &Look| {
-            questions(&Ground {
-                judgement: &teardown.judgement,
+            let grounds = trees.iter().map(|tree| Ground {
+                judgement: &tree.teardown.judgement,
                 verdicts: &self.verdicts,
                 look,
                 config: self.config,
-                known,
-                gone,
-            })
+                known: &tree.known,
+                gone: &tree.gone,
+            });
+            let asks: BTreeSet<Question> = grounds.flat_map(|ground| questions(&ground)).collect();
+            asks.into_iter().collect()
         };
         gather(self.eyes, &mut look, wanted);
         protect_asked(&look, self.config, &mut self.verdicts);
-        let mut found = membership(&Ground { gone, ..self.ground(teardown, &look, known) });
+        let found = trees.iter().map(|tree| {
+            let ground = self.ground(tree.teardown, &look, &tree.known);
+            let mut found = membership(&Ground { gone: &tree.gone, ..ground });
+            if self.by == By::Resumed {
+                let recorded: BTreeSet<ProcessId> =
+                    tree.teardown.members.iter().map(|member| member.identity.id).collect();
+                found.members.retain(|member| recorded.contains(&member.identity.id));
+            }
+            Ok(found)
+        });
+        let found = found.collect();
         self.look = look;
-        if self.by == By::Resumed {
-            let recorded: BTreeSet<ProcessId> =
-                teardown.members.iter().map(|member| member.identity.id).collect();
-            found.members.retain(|member| recorded.contains(&member.identity.id));
-        }
-        Ok(found)
+        found
     }
 
     fn admit(&mut self, teardown: &Teardown, newborn: &Newcomer, came: Came) -> Admission {
@@ -484,13 +496,21 @@ mod tests {
         }
     }
 
+    fn again(stand: &mut Stand<'_, '_>, teardown: &Teardown, known: &[Member]) -> Membership {
+        let tree = Again { teardown, known: known.to_vec(), gone: Vec::new() };
+        // Whoever waits beside it gets what is theirs, from the same table.
+        let mut found = stand.fresh(&[tree.clone(), tree]);
+        assert_eq!(found.pop().unwrap().unwrap().members, found[0].as_ref().unwrap().members);
+        found.remove(0).unwrap()
+    }
+
     #[test]
     fn whoever_is_kept_does_not_join_at_a_fresh_look() {
         let members = |marks: &[i32]| {
             Ground::usual().stand(|stand, tree| {
                 stand.look.marks = marks.iter().map(|&pid| kept(&stand.look, pid)).collect();
                 // Only the root is held so far, so that its child is somebody new.
-                numbers(&stand.fresh(tree, &tree.members[..1], &[]).unwrap())
+                numbers(&again(stand, tree, &tree.members[..1]))
             })
         };
         assert_eq!(members(&[]), [5100, 5101]);
@@ -502,7 +522,7 @@ mod tests {
         let then = TREE.replace("  stdin", "  5102 5101 1h gopls\n  stdin");
         let came = |by| {
             Ground { then: &then, by, ..Ground::usual() }.stand(|stand, tree| {
-                let members = numbers(&stand.fresh(tree, &tree.members, &[]).unwrap());
+                let members = numbers(&again(stand, tree, &tree.members));
                 let newborn = stand.look.snapshot.table.at(Pid::new(5102).unwrap()).unwrap().id;
                 let above = Came::Below(tree.members[1].identity.id);
                 let joined = stand.admit(tree, &newcomer(newborn, 5101, "gopls"), above);

@@ -30,6 +30,10 @@ const CROWD: usize = 64;
 /// How long a crowd is left alone: some thirty processes end in a millisecond.
 const CROWD_PAUSE: Duration = Duration::from_millis(1);
 
+/// At least so often a fresh table is taken for those that wait for it, whatever else is to be done: half of what the
+/// machine of a ladder grants beyond the ladder's own time.
+const SERVED_EVERY: Duration = Duration::from_secs(1);
+
 /// How many steps one tree may take before the others have their turn.
 const TURN: usize = 64;
 
@@ -45,8 +49,8 @@ pub trait Scene {
     /// Returns the reapers that would adopt what a tree leaves behind; see [`crate::plan::teardown::adopters`].
     fn adopters(&mut self, teardown: &Teardown) -> Vec<ProcessId>;
 
-    /// Works out membership from a fresh table; `known` are those that are or were held, `gone` those that went.
-    fn fresh(&mut self, teardown: &Teardown, known: &[Member], gone: &[ProcessId]) -> Known<Membership>;
+    /// Works out membership from one fresh table, for each of these trees in their order.
+    fn fresh(&mut self, trees: &[Again<'_>]) -> Vec<Known<Membership>>;
 
     /// Lets a newborn process of a tree join, or not; see [`crate::plan::teardown::admit`].
     fn admit(&mut self, teardown: &Teardown, newborn: &Sight, came: Came) -> Admission;
@@ -65,6 +69,17 @@ pub trait Scene {
     fn interrupt(&mut self) -> Interrupt {
         Interrupt::GoOn
     }
+}
+
+/// A tree whose membership is worked out once more.
+#[derive(Debug, Clone)]
+pub struct Again<'a> {
+    /// The tree.
+    pub teardown: &'a Teardown,
+    /// Those that are or were held.
+    pub known: Vec<Member>,
+    /// Those of them that went.
+    pub gone: Vec<ProcessId>,
 }
 
 /// How a newborn process was found.
@@ -139,6 +154,7 @@ pub fn carry_out<S: Scene>(plan: &Plan, scene: &mut S) -> Vec<Report> {
     let mut climbs: Vec<Climb<'_>> =
         plan.teardowns.iter().map(|teardown| Climb::hold(teardown, scene)).collect();
     let mut begun = 0;
+    let mut verified = Instant::now();
     loop {
         let mut wake: Option<Moment> = None;
         let mut busy = Busy::No;
@@ -151,18 +167,22 @@ pub fn carry_out<S: Scene>(plan: &Plan, scene: &mut S) -> Vec<Report> {
             begun += 1;
             busy = Busy::Yes;
         }
-        let mut scan = None;
+        let mut scans = Vec::new();
         for (at, climb) in climbs.iter_mut().take(begun).enumerate() {
             match turn(climb, scene, &mut adopters) {
                 Progress::Again => busy = Busy::Yes,
                 Progress::Wait(until) => wake = Some(wake.map_or(until, |wake| wake.min(until))),
-                Progress::Scan => scan = scan.or(Some(at)),
+                Progress::Scan => scans.push(at),
                 Progress::Over => {}
             }
         }
-        // A fresh table takes long: one in each round, and only when nobody is to be signalled or followed.
-        if let (Busy::No, Some(climb)) = (busy, scan.and_then(|at| climbs.get_mut(at))) {
-            climb.verify(scene);
+        // A fresh table takes long: one for all who wait for it, and only when nobody is to be signalled or followed.
+        // While many trees are begun one by one that never is, and who waits is served now and then: its ladder's time
+        // runs out meanwhile.
+        let is_due = matches!(busy, Busy::No) || verified.elapsed() >= SERVED_EVERY;
+        if is_due && !scans.is_empty() {
+            verify(&mut climbs, &scans, scene);
+            verified = Instant::now();
             busy = Busy::Yes;
         }
         let until = match (busy, wake) {
@@ -173,6 +193,17 @@ pub fn carry_out<S: Scene>(plan: &Plan, scene: &mut S) -> Vec<Report> {
         watch(&mut climbs, scene, until);
     }
     climbs.into_iter().map(Climb::into_report).collect()
+}
+
+/// Works out the membership of these trees from one fresh table, as the last proof that nobody is left.
+fn verify<S: Scene>(climbs: &mut [Climb<'_>], scans: &[usize], scene: &mut S) {
+    let trees: Vec<Again<'_>> = scans.iter().filter_map(|&at| Some(climbs.get(at)?.again())).collect();
+    let found = scene.fresh(&trees);
+    for ((&at, tree), found) in scans.iter().zip(trees).zip(found) {
+        if let Some(climb) = climbs.get_mut(at) {
+            climb.verified(found, &tree.gone, scene);
+        }
+    }
 }
 
 /// Says why no further tree may be begun.

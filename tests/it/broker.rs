@@ -3,6 +3,7 @@
 mod idle;
 mod protocol;
 mod registry;
+
 pub(crate) mod stand;
 mod states;
 mod twins;

@@ -4,13 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::act::processes::{self, Held, HoldError, Lost};
 use crate::model::id::{Pid, ProcessId};
+use crate::model::known::Known;
 use crate::model::moment::Moment;
 use crate::model::outcome::{Closure, MemberOutcome, Outcome, Report};
 use crate::model::plan::{Joined, Member, Signal, Spared, Teardown};
 use crate::plan::escalation::{Escalation, Refusal, Search, Step};
+use crate::plan::teardown::Membership;
 
 use super::walk::Adopters;
-use super::{Event, Scene};
+use super::{Again, Event, Scene};
 
 /// What one step brought.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -177,9 +179,14 @@ impl<'a> Climb<'a> {
         }
     }
 
-    /// Works out membership from a fresh table, as the last proof that nobody is left.
-    pub(super) fn verify<S: Scene>(&mut self, scene: &mut S) {
-        let found = self.rescan(scene);
+    /// Returns what its membership is worked out from once more.
+    pub(super) fn again(&self) -> Again<'a> {
+        Again { teardown: self.teardown, known: self.members.values().cloned().collect(), gone: self.ended() }
+    }
+
+    /// Takes in whoever a fresh table showed, `gone` being those that went before it was read.
+    pub(super) fn verified<S: Scene>(&mut self, fresh: Known<Membership>, gone: &[ProcessId], scene: &mut S) {
+        let found = self.rescan(fresh, gone, scene);
         self.machine.rescanned(found);
     }
 
@@ -327,10 +334,8 @@ impl<'a> Climb<'a> {
     }
 
     /// Works out membership from a fresh table and takes in whoever is new.
-    fn rescan<S: Scene>(&mut self, scene: &mut S) -> Search {
-        let known: Vec<Member> = self.members.values().cloned().collect();
-        let gone = self.ended();
-        let Ok(fresh) = scene.fresh(self.teardown, &known, &gone) else {
+    fn rescan<S: Scene>(&mut self, fresh: Known<Membership>, gone: &[ProcessId], scene: &mut S) -> Search {
+        let Ok(fresh) = fresh else {
             self.sight = Eyes::Blind;
             return Search::Empty;
         };

@@ -81,10 +81,14 @@ impl Field {
     }
 }
 
-/// Ends codex as TERM does, and waits until the broker has nobody.
-fn wedge(host: &Host, broker: &Broker) {
-    host.send(host.codex(broker), Signal::TERM);
-    wait_for("a broker without codex", || host.in_session(broker) == [broker.pid]);
+/// Ends codex as TERM does, and waits until these brokers have nobody.
+pub(super) fn wedge(host: &Host, brokers: &[Broker]) {
+    for broker in brokers {
+        host.send(host.codex(broker), Signal::TERM);
+    }
+    for broker in brokers {
+        wait_for("a broker without codex", || host.in_session(broker) == [broker.pid]);
+    }
 }
 
 fn has_state(pid: i32, state: &str) -> bool {
@@ -138,9 +142,7 @@ fn each_state_has_its_verdict_and_its_end_f7_b15_b33_b39_c10_c33() {
     fs::write(named("deleted-recycled").session.join("broker.pid"), format!("{bystander}\n")).unwrap();
     host.record(named("deleted-recycled"), bystander);
     let mut hanging = Companion::connect(&named("wedged-client").socket).unwrap();
-    for name in ["wedged", "wedged-client", "wedged-stopped"] {
-        wedge(host, named(name));
-    }
+    wedge(host, &["wedged", "wedged-client", "wedged-stopped"].map(|name| named(name).clone()));
     hanging.request("thread/list", json!({}));
     for name in ["deleted-stopped", "unlinked-stopped", "wedged-stopped"] {
         host.send(named(name).pid, Signal::STOP);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bstr::BString;
 use reapd::act::processes::Sight;
-use reapd::app::teardown::{Admission, Came, Event, Interrupt, Scene, carry_out};
+use reapd::app::teardown::{Admission, Again, Came, Event, Interrupt, Scene, carry_out};
 use reapd::config::policy::{AdmitEnv, ArgumentsShown, Config, Confirm, JournalSettings, Keep, Limits};
 use reapd::model::id::{Pid, ProcessId};
 use reapd::model::known::Known;
@@ -132,15 +132,17 @@ impl Scene for Stage<'_> {
         self.adopters.clone()
     }
 
-    fn fresh(&mut self, teardown: &Teardown, known: &[Member], gone: &[ProcessId]) -> Known<Membership> {
+    fn fresh(&mut self, trees: &[Again<'_>]) -> Vec<Known<Membership>> {
         let mut look = look::look();
-        loop {
-            let asks = questions(&Ground { gone, ..self.ground(teardown, &look, known) });
+        let mut work_out = |tree: &Again<'_>| loop {
+            let ground = |look| Ground { gone: &tree.gone, ..self.ground(tree.teardown, look, &tree.known) };
+            let asks = questions(&ground(&look));
             if asks.is_empty() {
-                return Ok(membership(&Ground { gone, ..self.ground(teardown, &look, known) }));
+                return Ok(membership(&ground(&look)));
             }
             answer(&mut look, asks);
-        }
+        };
+        trees.iter().map(&mut work_out).collect()
     }
 
     fn admit(&mut self, teardown: &Teardown, newborn: &Sight, came: Came) -> Admission {
