@@ -4,6 +4,7 @@
 use super::look::{Sight, foreseen, plan, take};
 use super::memory::{self, Release, Remembered};
 use super::place::state_trouble;
+use super::residue::{self, Seek};
 use super::session::Session;
 use super::trouble::Trouble;
 use crate::config::policy::Config;
@@ -13,6 +14,27 @@ use crate::plan::{Asked, Released};
 
 /// Looks once and plans as if further looks agreed.
 pub fn glance(session: &Session, config: &Config, asked: &Asked) -> Result<(Sight, Plan), Trouble> {
+    look(session, config, asked, Residue::PassedOver)
+}
+
+/// The same, with what trees left behind.
+pub fn whole_glance(session: &Session, config: &Config, asked: &Asked) -> Result<(Sight, Plan), Trouble> {
+    look(session, config, asked, Residue::LookedFor)
+}
+
+/// Whether what trees left behind is looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Residue {
+    LookedFor,
+    PassedOver,
+}
+
+fn look(
+    session: &Session,
+    config: &Config,
+    asked: &Asked,
+    residue: Residue,
+) -> Result<(Sight, Plan), Trouble> {
     let state = session.around.existing_state(&session.place)?;
     let (mut ledger, marks, released) = match &state {
         None => (Ledger::default(), Vec::new(), memory::Releases::default()),
@@ -31,7 +53,14 @@ pub fn glance(session: &Session, config: &Config, asked: &Asked) -> Result<(Sigh
     }
     let mut sight = take(&mut eyes, config, &mut ledger, &marks)?;
     let asked = Asked { released: released_for(&released.of(&sight.look.snapshot.boot)), ..asked.clone() };
-    let plan = plan(&mut eyes, &mut sight.look, &foreseen(&sight.verdicts), config, &asked);
+    let mut plan = plan(&mut eyes, &mut sight.look, &foreseen(&sight.verdicts), config, &asked);
+    if residue == Residue::LookedFor {
+        let temporary = session.around.temporary();
+        let seek = Seek { config, temporary: &temporary, only: asked.only.as_deref() };
+        let mut found = residue::look(&mut eyes, seek, &sight.look, &ledger).foreseen();
+        sight.look.snapshot.gaps.append(&mut found.gaps);
+        plan.residue = residue::plan(&mut eyes, seek, &sight.look, &plan, &found);
+    }
     Ok((sight, plan))
 }
 

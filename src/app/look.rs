@@ -18,6 +18,7 @@ use crate::model::look::{Look, Snapshot};
 use crate::model::moment::Clocks;
 use crate::model::plan::Plan;
 use crate::model::question::{Answer, Question};
+use crate::model::residue::{Ask, Told};
 use crate::model::verdict::{Judgement, Verdict, Verdicts};
 use crate::observe::{self, Observer};
 use crate::plan::{self, Asked};
@@ -38,6 +39,10 @@ pub trait Eyes {
     fn pin(&mut self, ids: &[ProcessId]);
     /// Returns those of the held ones that do not surely run any more, whoever bears their numbers now.
     fn lost(&mut self) -> Vec<ProcessId>;
+    /// Looks at what trees left behind, and at who still uses it; one reply for each.
+    fn residue(&mut self, asked: Vec<Ask>) -> Vec<Known<Told>> {
+        asked.iter().map(|_| Err(Unknown::new(Reason::NotAsked, "what trees left behind"))).collect()
+    }
 }
 
 impl Eyes for Observer {
@@ -59,6 +64,10 @@ impl Eyes for Observer {
 
     fn lost(&mut self) -> Vec<ProcessId> {
         Observer::lost(self)
+    }
+
+    fn residue(&mut self, asked: Vec<Ask>) -> Vec<Known<Told>> {
+        Observer::residue(self, asked)
     }
 }
 

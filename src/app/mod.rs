@@ -19,6 +19,7 @@ pub mod policies;
 pub mod question;
 pub mod redact;
 pub mod report;
+pub mod residue;
 pub mod resume;
 pub mod rules;
 pub mod run;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use bstr::BStr;
+use bstr::{BStr, BString, ByteSlice as _};
 use std::os::unix::ffi::OsStrExt as _;
 
 use super::cli::Place;
@@ -22,8 +22,15 @@ pub struct Surroundings {
     variables: BTreeMap<&'static str, OsString>,
 }
 
-const VARIABLES: [&str; 6] =
-    ["HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR", "REAPD_CONFIG", "REAPD_LEASES"];
+const VARIABLES: [&str; 7] = [
+    "HOME",
+    "TMPDIR",
+    "XDG_STATE_HOME",
+    "XDG_CONFIG_HOME",
+    "XDG_RUNTIME_DIR",
+    "REAPD_CONFIG",
+    "REAPD_LEASES",
+];
 
 impl Surroundings {
     /// Reads them.
@@ -46,6 +53,15 @@ impl Surroundings {
     /// Returns a variable that names an absolute path; the XDG specification has relative ones ignored.
     pub fn absolute(&self, name: &'static str) -> Option<PathBuf> {
         self.variables.get(name).map(PathBuf::from).filter(|path| path.is_absolute())
+    }
+
+    /// Returns the temporary directories: the user's own, and everybody's. As root only that, since sudo(8) may have
+    /// kept the variable from a user (REDTEAM S2).
+    pub fn temporary(&self) -> Vec<BString> {
+        let own = if self.is_root() { None } else { self.absolute("TMPDIR") };
+        let trimmed =
+            own.map(|path| BString::from(path.as_os_str().as_bytes().trim_end_with(|byte| byte == '/')));
+        trimmed.filter(|path| !path.is_empty()).into_iter().chain([BString::from("/tmp")]).collect()
     }
 
     /// Returns the home directory for screens.

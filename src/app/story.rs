@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 
 use super::exit::Exit;
 use super::journal::entry::{By, Entry, Event};
-use super::journal::history::{self, History, Story, stories};
+use super::journal::history::{self, History, Story, clearings, stories};
 use super::legible;
 use super::place::state_trouble;
 use super::report::json::{SCHEMA, outcome as outcome_json};
-use super::report::{deciding, short_name};
+use super::report::{behind, deciding, short_name};
 use super::session::Session;
 use super::trouble::Trouble;
 use super::words::{count, date, homely};
@@ -28,16 +28,27 @@ pub fn log(session: &mut Session, newest: usize) -> Result<Exit, Trouble> {
     let history = remembered(session)?;
     let stories = stories(&history);
     let shown = &stories[stories.len().saturating_sub(newest)..];
+    let clearings = clearings(&history);
+    let cleared = &clearings[clearings.len().saturating_sub(newest)..];
     if session.place.json {
         let teardowns: Vec<Value> = shown.iter().map(as_json).collect();
-        session.json(&json!({ "schema": SCHEMA, "teardowns": teardowns, "skipped": history.skipped }));
+        let removed: Vec<Value> = cleared.iter().map(|one| behind::clearing_json(one)).collect();
+        session.json(&json!({
+            "schema": SCHEMA,
+            "teardowns": teardowns,
+            "residue": removed,
+            "skipped": history.skipped,
+        }));
         return Ok(Exit::Done);
     }
-    if shown.is_empty() {
+    if shown.is_empty() && cleared.is_empty() {
         session.out.talk("Nothing was torn down.");
     }
-    for story in shown {
-        let line = line(story);
+    let mut lines: Vec<(u64, String)> = shown.iter().map(|story| (story.intent.at, line(story))).collect();
+    lines.extend(cleared.iter().map(|one| (one.intent.at, behind::line(one))));
+    // Both are in their order, and of one moment the tree comes first.
+    lines.sort_by_key(|(at, _)| *at);
+    for (_, line) in lines {
         session.out.line(&homely(&line, session.around.home_text()));
     }
     if history.skipped > 0 {
@@ -122,6 +133,8 @@ fn end<'a>(story: &Story<'a>) -> End<'a> {
             Event::Intent { .. }
             | Event::Signalled { .. }
             | Event::GroupKilled { .. }
+            | Event::ResidueIntent { .. }
+            | Event::ResidueOutcome { .. }
             | Event::SeenGone { .. } => None,
         })
         .unwrap_or(End::Open)
@@ -219,6 +232,8 @@ fn by(intent: &Entry) -> Option<By> {
         | Event::GroupKilled { .. }
         | Event::SeenGone { .. }
         | Event::Outcome { .. }
+        | Event::ResidueIntent { .. }
+        | Event::ResidueOutcome { .. }
         | Event::Abandoned { .. } => None,
     }
 }

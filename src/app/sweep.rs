@@ -2,10 +2,10 @@
 
 use super::cli::Sweep;
 use super::exit::Exit;
-use super::glance::glance;
+use super::glance::whole_glance;
 use super::look::Sight;
 use super::out::Reader;
-use super::report::{Detail, Seen, Stage, json, text};
+use super::report::{Detail, Done, Seen, Stage, json, text};
 use super::session::Session;
 use super::trouble::Trouble;
 use crate::config::Whole;
@@ -105,10 +105,10 @@ fn dry_run(
     asked: &Asked,
     detail: Detail,
 ) -> Result<(Exit, Found), Trouble> {
-    let (sight, plan) = glance(session, config, asked)?;
+    let (sight, plan) = whole_glance(session, config, asked)?;
     let seen = seen(session, config, asked, &sight, &plan, (Stage::DryRun, detail));
     if session.place.json {
-        let json = json::sweep(&seen, &[]);
+        let json = json::sweep(&seen, &Done::default());
         session.json(&json);
     } else {
         let screen = text::report(&seen, session.out.colour);

@@ -7,6 +7,7 @@ use super::look::Eyes;
 use super::memory;
 use super::place::state_trouble;
 use super::report::outcome;
+use super::residue;
 use super::resume::{Course, courses};
 use super::run::FINISHING;
 use super::scene::Stand;
@@ -35,6 +36,7 @@ pub fn take_up(
         return Ok(Vec::new());
     };
     let history = history::read(state, 0).map_err(|error| state_trouble(&error))?;
+    residue::take_up(session, eyes, &history, journal)?;
     let snapshot = eyes.table()?;
     let mut plan = Plan::default();
     for course in courses(&history, &snapshot, config) {

@@ -51,7 +51,8 @@ mod tests {
         assert!(names().is_sorted());
         for name in names() {
             let text = text(name).unwrap();
-            assert_eq!(text.matches("\n[process.").count() - text.matches(".capture]").count(), 1, "{name}");
+            let parts = text.matches(".capture]").count() + text.matches(".residue]").count();
+            assert_eq!(text.matches("\n[process.").count() - parts, 1, "{name}");
             assert!(text.contains(&format!("\n[process.{name}]\n")), "{name}");
         }
     }

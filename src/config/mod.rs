@@ -18,6 +18,7 @@ mod ping;
 mod process;
 mod read;
 mod registry;
+mod residue;
 mod settings;
 mod template;
 

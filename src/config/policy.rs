@@ -18,7 +18,7 @@ pub use registry::{
     Expect, ExpectBody, FileRegistry, HolderPointers, HttpRegistry, Instance, Method, PlacePart,
     PlacePattern, Registry, Server, Source, Want,
 };
-pub use residue::{Records, Residue, Root};
+pub use residue::{RecordPlace, Records, Residue, Root};
 
 /// The whole configuration, checked and typed, built-in policies included.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -16,10 +16,11 @@ use super::policy::{
     Argument, Capture, Detached, Glob, Line, Match, Offer, Origin, Policy, ProofNeed, Registry,
 };
 use super::read::{Key, Node, Reader, in_order, one_or_more};
+use super::residue::residue;
 use super::settings::{self, is_variable, ladder, mode, program};
 use super::template::{ALWAYS, is_name};
 
-const KEYS: [&str; 12] = [
+const KEYS: [&str; 13] = [
     "match",
     "capture",
     "reap-when",
@@ -31,11 +32,9 @@ const KEYS: [&str; 12] = [
     "private-listeners",
     "detached",
     "ping",
+    "residue",
     "offer",
 ];
-
-/// Keys that a later version will know.
-const LATER: [&str; 1] = ["residue"];
 
 /// What a policy is read with.
 #[derive(Debug, Clone, Copy)]
@@ -62,7 +61,7 @@ impl Frame<'_> {
             return None;
         }
         let table = reader.table(node, "a section")?;
-        reader.unknown_keys(table, &KEYS, &LATER);
+        reader.unknown_keys(table, &KEYS, &[]);
         let captures = table.get("capture").map(|node| captures(reader, node)).unwrap_or_default();
         let ground = Ground {
             policy: name,
@@ -116,7 +115,7 @@ impl Frame<'_> {
                 Some(false) | None => Detached::Spare,
             },
             ping: table.get("ping").and_then(|node| ping::read(reader, node, &ground)),
-            residue: None,
+            residue: table.get("residue").and_then(|node| residue(reader, node, &ground)),
             offer: self.offer(reader, table),
         })
     }

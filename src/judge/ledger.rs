@@ -21,6 +21,7 @@ use super::Notes;
 use super::candidates::Candidates;
 
 mod leases;
+mod left;
 pub(super) mod pings;
 
 pub use leases::Pin;
@@ -55,6 +56,7 @@ pub struct Ledger {
     leases: leases::Leases,
     #[serde(default)]
     pings: pings::Pings,
+    behind: left::Behind,
 }
 
 /// What is remembered of one tree under one policy.
@@ -189,6 +191,7 @@ impl Ledger {
         }
         self.leases.rearm();
         self.pings.rearm();
+        self.behind.rearm();
     }
 
     /// Drops every suspicion of one root: an unfinished teardown is judged anew from the first look.

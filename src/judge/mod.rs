@@ -15,6 +15,7 @@ pub mod ledger;
 mod mcp;
 pub mod protect;
 mod registered;
+pub mod residue;
 pub mod rule;
 pub mod rules;
 mod served;

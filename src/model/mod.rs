@@ -16,6 +16,7 @@ pub mod outcome;
 pub mod ownership;
 pub mod plan;
 pub mod question;
+pub mod residue;
 pub mod rule;
 pub mod table;
 pub mod verdict;

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::evidence::Cause;
 use super::id::{Identity, ProcessId};
+use super::residue::Removal;
 use super::verdict::Judgement;
 
 /// Everything one sweep would do.
@@ -15,6 +16,30 @@ pub struct Plan {
     pub teardowns: Vec<Teardown>,
     /// Proven, but not now.
     pub waiting: Vec<Waiting>,
+    /// What trees left behind.
+    #[serde(default)]
+    pub residue: Residue,
+}
+
+/// What would be removed of what trees left behind.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Residue {
+    /// What goes, oldest first; what belongs to a tree of this plan goes once that is seen gone.
+    pub removals: Vec<Removal>,
+    /// What is left for now, with the reason.
+    pub waiting: Vec<(Removal, Spare)>,
+    /// What stays, and why.
+    pub kept: Vec<(Removal, String)>,
+}
+
+/// Why residue is left for now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Spare {
+    /// Its policy, or the whole configuration, only reports.
+    ReportOnly,
+    /// More at once than one sweep removes; the next one goes on.
+    Pace,
 }
 
 /// A proven tree that this plan leaves alone.

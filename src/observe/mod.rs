@@ -13,6 +13,7 @@ mod naming;
 mod pings;
 mod processes;
 mod registries;
+mod residue;
 #[cfg(target_os = "linux")]
 pub mod sockets;
 #[cfg(target_os = "linux")]
@@ -33,6 +34,7 @@ use crate::model::known::{Known, Reason, Unknown};
 use crate::model::look::{Arguments, Gap, Scope, Snapshot};
 use crate::model::moment::Clocks;
 use crate::model::question::{Answer, Question};
+use crate::model::residue::{Ask, Told};
 use crate::model::table::{Row, Table};
 
 use arguments::Memory;
@@ -257,6 +259,12 @@ impl Observer {
             answers.push((question.clone(), answer));
         }
         answers
+    }
+
+    /// Looks at what trees left behind, and at who still uses it. What hangs is unknown.
+    pub fn residue(&mut self, asked: Vec<Ask>) -> Vec<Known<Told>> {
+        let requests: Vec<Request> = asked.into_iter().map(Request::Residue).collect();
+        self.aside.ask(&requests).into_iter().map(|reply| reply.and_then(Reply::residue)).collect()
     }
 
     /// Returns what servers said of the living, for a later run of this boot.

@@ -19,6 +19,7 @@ pub mod escalation;
 mod fixture;
 mod gates;
 mod limits;
+pub mod residue;
 mod step;
 mod successor;
 pub mod teardown;

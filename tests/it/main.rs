@@ -40,6 +40,8 @@ mod registries;
 #[cfg(target_os = "linux")]
 mod registry_http;
 #[cfg(target_os = "linux")]
+mod residue;
+#[cfg(target_os = "linux")]
 mod run;
 mod scenarios;
 #[cfg(target_os = "linux")]

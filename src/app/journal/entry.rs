@@ -6,6 +6,7 @@ use crate::model::id::{BootId, ProcessId};
 use crate::model::moment::Moment;
 use crate::model::outcome::Report;
 use crate::model::plan::{Signal, Teardown};
+use crate::model::residue::{Cleared, Removal};
 
 /// The version that is written. Lines of another are skipped when reading.
 pub const VERSION: u32 = 1;
@@ -72,6 +73,18 @@ pub enum Event {
         /// The report.
         report: Box<Report>,
     },
+    /// This, which a tree left behind, is about to be removed; on the disk before anything of it is.
+    ResidueIntent {
+        /// What.
+        removal: Box<Removal>,
+        /// At whose word.
+        by: By,
+    },
+    /// What became of it.
+    ResidueOutcome {
+        /// That.
+        cleared: Box<Cleared>,
+    },
     /// A teardown that a crash cut short is not gone on with.
     Abandoned {
         /// The tree.
@@ -82,16 +95,17 @@ pub enum Event {
 }
 
 impl Event {
-    /// Returns the root of the tree that it is about.
-    pub fn root(&self) -> ProcessId {
-        match self {
+    /// Returns the root of the tree that it is about; nothing where it is about what one left behind.
+    pub fn root(&self) -> Option<ProcessId> {
+        Some(match self {
+            Event::ResidueIntent { .. } | Event::ResidueOutcome { .. } => return None,
             Event::Intent { teardown, .. } => teardown.judgement.root,
             Event::GroupKilled { root, .. }
             | Event::Signalled { root, .. }
             | Event::SeenGone { root, .. }
             | Event::Abandoned { root, .. } => *root,
             Event::Outcome { report } => report.root,
-        }
+        })
     }
 }
 

@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::entry::{Entry, Event, VERSION};
 use super::{CURRENT, OLDER};
 use crate::app::state::{State, StateError};
-use crate::model::id::{BootId, Pid, ProcessId};
+use crate::model::id::{BootId, FileId, Pid, ProcessId};
 use crate::model::plan::Teardown;
+use crate::model::residue::{Cleared, Place, Removal};
 
 /// What the journal tells.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -63,7 +64,8 @@ pub fn stories(history: &History) -> Vec<Story<'_>> {
     // A later intent for the same process (it survived, and was condemned again) begins a story of its own.
     let mut open: Open<'_> = BTreeMap::new();
     for entry in &history.entries {
-        let key = (&entry.boot, entry.pid_namespace, entry.event.root());
+        let Some(root) = entry.event.root() else { continue };
+        let key = (&entry.boot, entry.pid_namespace, root);
         if let Event::Intent { teardown, .. } = &entry.event {
             open.insert(key, stories.len());
             stories.push(Story { intent: entry, teardown, events: Vec::new() });
@@ -72,6 +74,44 @@ pub fn stories(history: &History) -> Vec<Story<'_>> {
         }
     }
     stories
+}
+
+/// One thing that a tree left behind, from the intent to remove it to its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Clearing<'a> {
+    /// The intent.
+    pub intent: &'a Entry,
+    /// What was to be removed.
+    pub removal: &'a Removal,
+    /// What became of it; nothing where that was never written down.
+    pub cleared: Option<&'a Cleared>,
+}
+
+/// Returns everything that was to be removed, in the order of the intents. An outcome belongs to the latest intent
+/// about the same file at the same place, of whatever boot: files outlive it.
+pub fn clearings(history: &History) -> Vec<Clearing<'_>> {
+    let mut clearings: Vec<Clearing<'_>> = Vec::new();
+    let mut open: BTreeMap<(&Place, FileId), usize> = BTreeMap::new();
+    for entry in &history.entries {
+        match &entry.event {
+            Event::ResidueIntent { removal, .. } => {
+                open.insert((&removal.place, removal.own.file), clearings.len());
+                clearings.push(Clearing { intent: entry, removal, cleared: None });
+            }
+            Event::ResidueOutcome { cleared } => {
+                if let Some(at) = open.remove(&(&cleared.place, cleared.file)) {
+                    clearings[at].cleared = Some(cleared);
+                }
+            }
+            Event::Intent { .. }
+            | Event::Signalled { .. }
+            | Event::GroupKilled { .. }
+            | Event::SeenGone { .. }
+            | Event::Outcome { .. }
+            | Event::Abandoned { .. } => {}
+        }
+    }
+    clearings
 }
 
 /// Returns the teardown of an earlier boot that this entry gives up: it is written in the boot that came after.
@@ -103,6 +143,8 @@ impl Story<'_> {
                 Event::Intent { .. }
                 | Event::Signalled { .. }
                 | Event::GroupKilled { .. }
+                | Event::ResidueIntent { .. }
+                | Event::ResidueOutcome { .. }
                 | Event::Abandoned { .. } => {}
             }
         }
@@ -118,7 +160,11 @@ impl Story<'_> {
                 Event::Signalled { to, .. } | Event::GroupKilled { members: to, .. } => {
                     to.iter().any(|id| id.pid == pid)
                 }
-                Event::Intent { .. } | Event::SeenGone { .. } | Event::Abandoned { .. } => false,
+                Event::Intent { .. }
+                | Event::SeenGone { .. }
+                | Event::ResidueIntent { .. }
+                | Event::ResidueOutcome { .. }
+                | Event::Abandoned { .. } => false,
             })
     }
 }

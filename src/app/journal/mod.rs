@@ -257,4 +257,31 @@ mod tests {
         let namespaces: Vec<_> = history.entries.iter().map(|entry| entry.pid_namespace).collect();
         assert_eq!(namespaces, [None, Some(7)]);
     }
+
+    #[test]
+    fn what_a_tree_left_is_written_down_before_and_after_and_older_lines_are_read() {
+        let (_base, state) = state();
+        let seen = sample::snapshot(&[]);
+        let mut journal = Journal::open(&state, USUAL, &seen, clocks(1)).unwrap();
+        let removal = sample::removal("left");
+        journal.note(intent(10), clocks(1), Durability::Handed).unwrap();
+        for name in ["left", "open"] {
+            let removal = Box::new(sample::removal(name));
+            journal
+                .note(Event::ResidueIntent { removal, by: By::Hand }, clocks(2), Durability::Handed)
+                .unwrap();
+        }
+        let cleared = Box::new(removal.ended(crate::model::residue::Fate::Removed));
+        journal.note(Event::ResidueOutcome { cleared }, clocks(3), Durability::Handed).unwrap();
+        // A line as it was written before anything was known of residue.
+        let older = r#"{"v":1,"at":4,"boot":"b","sweep":1,"clock":7,"event":{"seen-gone":{"root":{"pid":10,"start":100},"ids":[]}}}"#;
+        state.append(CURRENT).unwrap().write_all(format!("{older}\n").as_bytes()).unwrap();
+        let history = history::read(&state, 0).unwrap();
+        assert_eq!((history.entries.len(), history.skipped), (5, 0));
+        assert_eq!(history::stories(&history).len(), 1);
+        let clearings = history::clearings(&history);
+        let ended: Vec<_> =
+            clearings.iter().map(|one| (&one.removal.place.name[..], one.cleared.is_some())).collect();
+        assert_eq!(ended, [(&b"left"[..], true), (&b"open"[..], false)]);
+    }
 }

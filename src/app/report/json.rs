@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Seen, Stage};
+use super::{Done, Seen, Stage};
 use crate::app::legible::{argv, capture, legible, text};
 use crate::app::trouble::Trouble;
 use crate::config::mode_word;
@@ -19,8 +19,8 @@ use crate::model::verdict::{Judgement, LineList, Verdict};
 /// The version of everything that `--json` prints.
 pub const SCHEMA: u32 = 1;
 
-/// Returns the report of a sweep; `reports` is what became of its teardowns.
-pub fn sweep(seen: &Seen<'_>, reports: &[Report]) -> Value {
+/// Returns the report of a sweep, with what was done.
+pub fn sweep(seen: &Seen<'_>, done: &Done<'_>) -> Value {
     let snapshot = &seen.look.snapshot;
     let trees: Vec<Value> = seen
         .verdicts
@@ -66,7 +66,9 @@ pub fn sweep(seen: &Seen<'_>, reports: &[Report]) -> Value {
             "resident_bytes": offer.resident,
             "because": text(offer.because),
         })).collect::<Vec<_>>(),
-        "teardowns": reports.iter().map(outcome).collect::<Vec<_>>(),
+        "teardowns": done.reports.iter().map(outcome).collect::<Vec<_>>(),
+        "residue": super::behind::as_json(&seen.plan.residue, done.cleared),
+        "freed": super::behind::freed_json(done, seen.plan),
         "gaps": snapshot.gaps.iter().map(gap).collect::<Vec<_>>(),
     })
 }
@@ -260,7 +262,7 @@ mod tests {
     fn one_tree_as_a_program_reads_it() {
         let look = Look::new(sample::snapshot(&[]));
         let verdicts = Verdicts { judgements: vec![sample::judgement(10, "p")], ..Verdicts::default() };
-        let plan = Plan { teardowns: vec![sample::teardown(10, "p")], waiting: Vec::new() };
+        let plan = Plan { teardowns: vec![sample::teardown(10, "p")], ..Plan::default() };
         let seen = Seen {
             look: &look,
             verdicts: &verdicts,
@@ -272,12 +274,16 @@ mod tests {
             stage: Stage::DryRun,
             detail: Detail::Some,
         };
-        let mut json = sweep(&seen, &[]);
+        let mut json = sweep(&seen, &Done::default());
         json["version"] = "0".into();
         insta::assert_snapshot!(serde_json::to_string_pretty(&json).unwrap(), @r#"
         {
           "at": 1773500966000,
           "boot": "b",
+          "freed": {
+            "disk_bytes": 0,
+            "memory_bytes": 0
+          },
           "gaps": [],
           "mode": "reap",
           "planned": [
@@ -312,6 +318,12 @@ mod tests {
             }
           ],
           "processes": 0,
+          "residue": {
+            "cleared": [],
+            "kept": [],
+            "planned": [],
+            "waiting": []
+          },
           "schema": 1,
           "scope": "user",
           "stage": "dry-run",

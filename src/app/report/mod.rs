@@ -2,6 +2,7 @@
 //!
 //! Grouping is here, once; `text` and `json` only write it down.
 
+pub mod behind;
 pub mod json;
 pub mod outcome;
 pub mod text;
@@ -17,7 +18,9 @@ use crate::model::escape::escape;
 use crate::model::evidence::Says;
 use crate::model::id::ProcessId;
 use crate::model::look::Look;
+use crate::model::outcome::Report;
 use crate::model::plan::{Plan, Teardown, Wait, Waiting};
+use crate::model::residue::Cleared;
 use crate::model::rule::Strength;
 use crate::model::verdict::{Judgement, LineList, Lookalike, Verdict, Verdicts};
 
@@ -42,6 +45,15 @@ pub struct Seen<'a> {
     pub stage: Stage,
     /// How far lists go.
     pub detail: Detail,
+}
+
+/// What was done.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Done<'a> {
+    /// What became of trees.
+    pub reports: &'a [Report],
+    /// What became of what they left behind.
+    pub cleared: &'a [Cleared],
 }
 
 /// What the shown plan is.

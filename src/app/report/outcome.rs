@@ -4,14 +4,30 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use super::{Done, behind};
 use crate::app::exit::Exit;
 use crate::app::legible;
 use crate::app::out::{Colour, Paint, paint};
 use crate::app::words::{count, span};
 use crate::model::outcome::{Closure, MemberOutcome, Outcome, Report};
-use crate::model::plan::Signal;
+use crate::model::plan::{Plan, Signal};
+use crate::model::residue::{Cleared, Fate};
 
-/// Returns the lines that say what became of everything. "Signalled" is never said as "gone".
+/// Returns the lines that say what became of everything, what trees left behind included, and what came free by it.
+pub fn all(done: &Done<'_>, plan: &Plan, colour: Colour) -> String {
+    let mut text = outcomes(done.reports, colour);
+    text.push_str(&behind::outcomes(done.cleared, colour));
+    text.push_str(&behind::freed(done, plan, colour));
+    text
+}
+
+/// Returns how a run ends that removed, or could not remove, what trees left behind.
+pub fn residue_exit(cleared: &[Cleared]) -> Exit {
+    let failed = cleared.iter().any(|cleared| matches!(cleared.fate, Fate::Refused(_)));
+    if failed { Exit::Failed } else { Exit::Done }
+}
+
+/// Returns the lines that say what became of trees. "Signalled" is never said as "gone".
 pub fn outcomes(reports: &[Report], colour: Colour) -> String {
     let mut text = String::new();
     let of = |closure| reports.iter().filter(move |report| report.closure == closure).collect::<Vec<_>>();

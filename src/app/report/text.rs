@@ -20,6 +20,8 @@ pub fn report(seen: &Seen<'_>, colour: Colour) -> String {
     let mut screen = Screen { seen, colour, text: String::new() };
     screen.opening(&groups);
     screen.reap(&groups.reap);
+    let behind = super::behind::planned(seen, colour);
+    screen.text.push_str(&behind);
     screen.waiting(&groups);
     screen.keep(&groups.keep);
     screen.unknown(&groups);
@@ -57,7 +59,8 @@ impl Screen<'_> {
             }
             Scope::User | Scope::Host => processes,
         };
-        let nothing = groups.reap.is_empty() && groups.waiting.is_empty();
+        let nothing =
+            groups.reap.is_empty() && groups.waiting.is_empty() && seen.plan.residue.removals.is_empty();
         let end = match (nothing, seen.stage) {
             (true, _) => ": nothing to reap.",
             (false, Stage::DryRun) => ". Nothing was touched.",

@@ -13,7 +13,8 @@ use crate::app::look::{Eyes, Sight, foreseen, plan as plan_from};
 use crate::app::memory::{self, Remembered};
 use crate::app::place::state_trouble;
 use crate::app::question::{Reply, ask};
-use crate::app::report::{Detail, Stage, json, outcome, text};
+use crate::app::report::{Detail, Done, Stage, behind, json, outcome, text};
+use crate::app::residue::{self, Clearance, Seek};
 use crate::app::scene::Stand;
 use crate::app::session::Session;
 use crate::app::signals;
@@ -27,8 +28,8 @@ use crate::judge::Ledger;
 use crate::model::keep::KeepMark;
 use crate::model::known::Reason;
 use crate::model::look::Gap;
-use crate::model::outcome::Report;
 use crate::model::plan::Plan;
+use crate::model::residue::Removal;
 use crate::plan::Asked;
 
 /// A sweep that may act.
@@ -109,48 +110,66 @@ impl Run<'_> {
         ledger: &mut Ledger,
         marks: &[KeepMark],
     ) -> Result<(Exit, Found), Trouble> {
+        let temporary = self.session.around.temporary();
+        let only = self.asked.only.clone();
+        let seek = Seek { config: self.config, temporary: &temporary, only: only.as_deref() };
         let mut sight = self.look(eyes, ledger, marks)?;
+        let mut found = left_behind(eyes, seek, &mut sight, ledger);
         let mut confirmed = match self.manner {
             Manner::DryRun | Manner::ByHand(_) => foreseen(&sight.verdicts),
             Manner::Once(_) => sight.verdicts.clone(),
         };
         let mut plan = plan_from(eyes, &mut sight.look, &confirmed, self.config, &self.asked);
+        if matches!(self.manner, Manner::ByHand(_)) {
+            found = found.foreseen();
+        }
+        plan.residue = residue::plan(eyes, seek, &sight.look, &plan, &found);
         let stage = match self.manner {
             Manner::Once(_) => Stage::Confirmed,
             Manner::DryRun | Manner::ByHand(_) => Stage::FirstLook,
         };
-        let found = Found::of(&plan);
+        let orphans = Found::of(&plan);
         self.show(&sight, &plan, stage);
-        if plan.teardowns.is_empty() {
-            self.finish(&sight, &plan, stage, &[]);
-            return Ok((Exit::Done, found));
+        if plan.teardowns.is_empty() && plan.residue.removals.is_empty() {
+            self.finish(&sight, &plan, stage, &Done::default());
+            return Ok((Exit::Done, orphans));
         }
         if self.consent == Consent::Ask {
             match ask(&mut self.session.out, &question(&plan)) {
                 Reply::Yes => {}
                 Reply::No => {
-                    self.finish(&sight, &plan, stage, &[]);
-                    return Ok((Exit::Done, found));
+                    self.finish(&sight, &plan, stage, &Done::default());
+                    return Ok((Exit::Done, orphans));
                 }
-                Reply::Stopped => return Ok((self.stopped(), found)),
+                Reply::Stopped => return Ok((self.stopped(), orphans)),
             }
         }
         if matches!(self.manner, Manner::ByHand(_)) {
             let Some(last) = self.look_again(eyes, ledger, marks, &sight, &plan)? else {
-                return Ok((self.stopped(), found));
+                return Ok((self.stopped(), orphans));
             };
             sight = last;
+            found = left_behind(eyes, seek, &mut sight, ledger);
             confirmed = sight.verdicts.clone();
             let shown = looks::trees(&plan);
+            let residue = std::mem::take(&mut plan.residue);
             plan = plan_from(eyes, &mut sight.look, &confirmed, self.config, &self.asked);
             // The person said yes to what was on the screen, and to nothing else.
             plan.teardowns.retain(|teardown| {
                 shown.contains(&(teardown.judgement.root, teardown.judgement.policy.clone()))
             });
+            plan.residue = residue::plan(eyes, seek, &sight.look, &plan, &found);
+            let was_shown = |removal: &Removal| {
+                residue
+                    .removals
+                    .iter()
+                    .any(|one| one.place == removal.place && one.own.file == removal.own.file)
+            };
+            plan.residue.removals.retain(was_shown);
             self.session.out.talk(&format!("{} confirmed.", words::number(plan.teardowns.len())));
         }
         if signals::asked() {
-            return Ok((self.stopped(), found));
+            return Ok((self.stopped(), orphans));
         }
         memory::save_ledger(state, ledger).map_err(|error| state_trouble(&error))?;
         let by = if matches!(self.manner, Manner::Once(_)) { By::Once } else { By::Hand };
@@ -168,14 +187,22 @@ impl Run<'_> {
             turns: Turns::none(&self.session.around),
         };
         let reports = carry_out(&plan, &mut stand);
-        let unwritten = stand.unwritten;
-        self.finish(&sight, &plan, Stage::Confirmed, &reports);
-        let mut exit = outcome::exit(&reports);
+        let mut unwritten = stand.unwritten.take();
+        let mut cleared = Vec::new();
+        // What trees left is worth nothing against a journal that is not written any more.
+        if unwritten.is_none() && !signals::asked() {
+            let fresh_marks = &|| memory::marks(state).ok();
+            let clearance = Clearance { eyes, seek, ledger, journal, by, fresh_marks };
+            unwritten = residue::carry_out(&plan.residue, &reports, clearance, &mut cleared).err();
+        }
+        let done = Done { reports: &reports, cleared: &cleared };
+        self.finish(&sight, &plan, Stage::Confirmed, &done);
+        let mut exit = outcome::exit(&reports).max(outcome::residue_exit(&cleared));
         if let Some(why) = unwritten {
             self.session.talk(&format!("not everything that was done is in the journal: {why}"));
             exit = exit.max(Exit::Failed);
         }
-        Ok((exit, found))
+        Ok((exit, orphans))
     }
 
     fn stopped(&mut self) -> Exit {
@@ -193,13 +220,13 @@ impl Run<'_> {
         self.session.out.data(&screen);
     }
 
-    fn finish(&mut self, sight: &Sight, plan: &Plan, stage: Stage, reports: &[Report]) {
+    fn finish(&mut self, sight: &Sight, plan: &Plan, stage: Stage, done: &Done<'_>) {
         if self.session.place.json {
             let seen = seen(self.session, self.config, &self.asked, sight, plan, (stage, self.detail));
-            let json = json::sweep(&seen, reports);
+            let json = json::sweep(&seen, done);
             self.session.json(&json);
         } else {
-            let lines = outcome::outcomes(reports, self.session.out.colour);
+            let lines = outcome::all(done, plan, self.session.out.colour);
             self.session.out.data(&lines);
         }
     }
@@ -207,7 +234,28 @@ impl Run<'_> {
 
 fn question(plan: &Plan) -> String {
     let all: Vec<_> = plan.teardowns.iter().collect();
-    format!("Reap {}?", text::totals(&all).join(", "))
+    let left: Vec<_> = plan.residue.removals.iter().collect();
+    match (all.is_empty(), left.is_empty()) {
+        (true, _) => format!("Remove {}?", behind::totals(&left).join(", ")),
+        (false, true) => format!("Reap {}?", text::totals(&all).join(", ")),
+        (false, false) => {
+            let (all, left) = (text::totals(&all).join(", "), behind::totals(&left).join(", "));
+            format!("Reap {all}, and remove {left}?")
+        }
+    }
+}
+
+/// Looks for what trees left behind, and has it remembered.
+fn left_behind<'a>(
+    eyes: &mut dyn Eyes,
+    seek: Seek<'a>,
+    sight: &mut Sight,
+    ledger: &mut Ledger,
+) -> residue::Found<'a> {
+    let mut found = residue::look(eyes, seek, &sight.look, ledger);
+    found.remember(ledger, &sight.look);
+    sight.look.snapshot.gaps.append(&mut found.gaps);
+    found
 }
 
 fn locked(error: &LockError) -> Trouble {

@@ -7,7 +7,8 @@ use super::{Glob, Template};
 /// What a tree leaves behind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Residue {
-    /// The directory of a tree that was just ended, e.g. `{socket.dir}`. Deleted only beneath one of `roots`.
+    /// The directory of a tree that was just ended, e.g. `{socket.dir}`. Deleted only where it stands directly in one
+    /// of `roots`.
     pub directory: Option<Template>,
     /// File names that may be deleted in such a directory; with any other in it nothing is.
     pub only: Vec<Glob>,
@@ -24,7 +25,7 @@ pub struct Residue {
 /// A directory in which residue may be deleted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Root {
-    /// The temporary directory of the user, and `/tmp`.
+    /// The temporary directory of the user, and `/tmp`: `{tmp}`.
     Temporary,
     /// This very directory, absolute.
     Directory(String),
@@ -33,10 +34,19 @@ pub enum Root {
 /// Files of state that name a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Records {
-    /// Absolute patterns, `~` expanded; `*` stays within one element.
-    pub files: Vec<Glob>,
+    /// Where they stand.
+    pub files: Vec<RecordPlace>,
     /// JSON pointer to the text that names a file within the directory.
     pub key: String,
     /// Taken from the front of that text; a text without it names nothing.
     pub strip: Option<String>,
+}
+
+/// One pattern of paths of such files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecordPlace {
+    /// What the pattern begins with, up to its first element that is one.
+    pub base: Root,
+    /// The elements below; `*` and `?` stay within one.
+    pub below: Vec<String>,
 }

@@ -71,7 +71,7 @@ fn registry(
 }
 
 /// Reads a JSON pointer (RFC 6901) to something within a record; the whole record has no name here.
-fn pointer(reader: &mut Reader<'_>, node: &Node<'_>) -> Option<String> {
+pub(in crate::config) fn pointer(reader: &mut Reader<'_>, node: &Node<'_>) -> Option<String> {
     let text = reader.text(node, "a JSON pointer such as \"/socket\"")?;
     if !text.starts_with('/') || text.len() > LONGEST_POINTER || text.chars().any(char::is_control) {
         reader

@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::model::id::{Pid, ProcessId};
 use crate::model::known::Known;
 use crate::model::question::{Answer, Pinged, Question};
+use crate::model::residue;
 
 use super::leases;
 use super::mcp::{Configured, Place};
@@ -54,6 +55,8 @@ pub(super) enum Request {
     Naming(Naming),
     /// Requests to servers, all at once. Never asked twice.
     Pings(Vec<Pinging>),
+    /// What trees left behind.
+    Residue(residue::Ask),
     /// A question of a rule.
     Ask(Question),
 }
@@ -69,6 +72,7 @@ impl Request {
             | Request::Naming(_)
             | Request::Pings(_)
             | Request::Registry(_)
+            | Request::Residue(_)
             | Request::Secret(_) => None,
             Request::Arguments(id)
             | Request::Cookie(id)
@@ -120,6 +124,8 @@ pub(super) enum Reply {
     Carried(Carried),
     /// To [`Request::Pings`].
     Pings(Vec<Known<Pinged>>),
+    /// To [`Request::Residue`].
+    Residue(Box<Known<residue::Told>>),
     /// To [`Request::Ask`].
     Answer(Box<Known<Answer>>),
 }
@@ -177,6 +183,12 @@ impl Reply {
     pub(super) fn pings(self) -> Known<Vec<Known<Pinged>>> {
         let Reply::Pings(pings) = self else { return Err(super::misfit()) };
         Ok(pings)
+    }
+
+    /// Returns the answer to [`Request::Residue`].
+    pub(super) fn residue(self) -> Known<residue::Told> {
+        let Reply::Residue(told) = self else { return Err(super::misfit()) };
+        *told
     }
 
     /// Returns the answer to [`Request::Ask`].

@@ -15,6 +15,7 @@ use crate::observe::mcp::Files;
 use crate::observe::pings;
 use crate::observe::processes;
 use crate::observe::registries;
+use crate::observe::residue;
 
 use super::frame::{self, Front};
 use super::{Flush, Reply, Request};
@@ -103,6 +104,7 @@ impl Server {
             Request::Registry(reading) => Reply::Records(Box::new(registries::read(&reading))),
             Request::Naming(naming) => Reply::Carried(naming.read()),
             Request::Pings(pings) => Reply::Pings(pings::ask(&pings)),
+            Request::Residue(ask) => Reply::Residue(Box::new(residue::tell(&ask))),
             Request::Ask(question) => Reply::Answer(Box::new(self.answer(&question))),
         };
         frame::put(outbox, &reply).map_err(io::Error::other)

@@ -21,6 +21,7 @@ use super::stdio::holders::Ends;
 use crate::model::id::{FileId, ProcessId};
 use crate::model::known::{Known, Reason, Unknown};
 use crate::model::question::{Connection, Family, Listener, Peer, Sockets};
+use crate::model::residue::Served;
 
 pub(super) use self::inet::{Protocol, Socket as InetSocket, State as InetState};
 pub(super) use self::unix::{Kind as UnixKind, Socket as UnixSocket, State as UnixState};
@@ -131,6 +132,15 @@ impl Dump {
             row.state == UnixState::Listening && row.name.as_ref().is_some_and(|name| name == at)
         };
         Ok(self.unix()?.values().filter(listens).map(|row| row.inode).collect())
+    }
+
+    /// Returns every name that a Unix socket was bound to, and every file.
+    pub(super) fn bound(&mut self) -> Known<Served> {
+        let rows = self.unix()?;
+        Ok(Served {
+            names: rows.values().filter_map(|row| row.name.clone()).collect(),
+            files: rows.values().filter_map(|row| row.file).collect(),
+        })
     }
 
     fn find(&mut self, inode: u64) -> Known<Option<Socket>> {
