@@ -7,13 +7,13 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use reapd::act::processes::{Sight, raise_descriptor_limit};
-use reapd::app::teardown::{Admission, Came, Event, Scene, carry_out};
+use reapd::app::teardown::{Admission, Again, Came, Event, Scene, carry_out};
 use reapd::model::id::{Pid, ProcessId};
-use reapd::model::known::{Known, Reason, Unknown};
+use reapd::model::known::Known;
 use reapd::model::look::{Look, Scope};
 use reapd::model::moment::Moment;
 use reapd::model::outcome::{Closure, Report};
-use reapd::model::plan::{Member, Plan, Signal, Teardown};
+use reapd::model::plan::{Plan, Signal, Teardown};
 use reapd::observe::{Observer, Setup};
 use reapd::plan::teardown::{Ground, Membership, membership, questions};
 
@@ -152,18 +152,20 @@ impl Scene for Quick<'_> {
         self.stage.adopters(teardown)
     }
 
-    fn fresh(&mut self, teardown: &Teardown, known: &[Member], gone: &[ProcessId]) -> Known<Membership> {
-        let snapshot =
-            self.observer.table().map_err(|error| Unknown::new(Reason::Starved, error.to_string()))?;
+    fn fresh(&mut self, trees: &[Again<'_>]) -> Vec<Known<Membership>> {
+        let snapshot = self.observer.table().expect("the table can be read");
         let mut look = Look::new(snapshot);
-        loop {
-            let asks = questions(&Ground { gone, ..self.stage.ground(teardown, &look, known) });
+        let mut work_out = |tree: &Again<'_>| loop {
+            let ground =
+                |look| Ground { gone: &tree.gone, ..self.stage.ground(tree.teardown, look, &tree.known) };
+            let asks = questions(&ground(&look));
             if asks.is_empty() {
-                return Ok(membership(&Ground { gone, ..self.stage.ground(teardown, &look, known) }));
+                return Ok(membership(&ground(&look)));
             }
             let answers = self.observer.answer(&look.snapshot, &asks);
             look.answers.extend(answers);
-        }
+        };
+        trees.iter().map(&mut work_out).collect()
     }
 
     fn admit(&mut self, teardown: &Teardown, newborn: &Sight, came: Came) -> Admission {

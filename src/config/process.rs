@@ -34,6 +34,7 @@ const KEYS: [&str; 13] = [
     "ping",
     "residue",
     "offer",
+    "residue",
 ];
 
 /// What a policy is read with.

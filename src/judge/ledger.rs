@@ -56,6 +56,7 @@ pub struct Ledger {
     leases: leases::Leases,
     #[serde(default)]
     pings: pings::Pings,
+    #[serde(default)]
     behind: left::Behind,
 }
 
