@@ -32,6 +32,7 @@ const KEYS: [&str; 13] = [
     "private-listeners",
     "detached",
     "ping",
+    "residue",
     "offer",
     "residue",
 ];

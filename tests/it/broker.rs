@@ -3,7 +3,7 @@
 mod idle;
 mod protocol;
 mod registry;
-
+mod shown;
 pub(crate) mod stand;
 mod states;
 mod twins;
