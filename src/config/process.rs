@@ -32,7 +32,6 @@ const KEYS: [&str; 13] = [
     "private-listeners",
     "detached",
     "ping",
-    "residue",
     "offer",
     "residue",
 ];
