@@ -82,27 +82,23 @@ mod tests {
         }
     }
 
-    fn replaced() -> Binding {
-        let parent = Parent {
+    fn parent() -> Parent {
+        Parent {
             path: "/tmp".into(),
             file: FileId { dev: 1, ino: 2 },
             mount: "/".into(),
             on: FileSystem::Local,
-        };
-        Binding::Replaced { by: FileKind::Socket, parent: Box::new(parent) }
+        }
     }
 
     #[test]
     fn who_has_a_successor_is_not_asked_to_end_c33() {
         let rungs = [Signal::Int, Signal::Term, Signal::Kill];
-        assert_eq!(planned(&rungs, Ok(replaced())), Ok(vec![Signal::Kill]));
-        assert_eq!(planned(&[Signal::Term], Ok(replaced())), Err(Wait::Successor));
-        let parent = match replaced() {
-            Binding::Replaced { parent, .. } => parent,
-            other => panic!("{other:?}"),
-        };
+        let replaced = || Ok(Binding::Replaced { by: FileKind::Socket, parent: parent().into() });
+        assert_eq!(planned(&rungs, replaced()), Ok(vec![Signal::Kill]));
+        assert_eq!(planned(&[Signal::Term], replaced()), Err(Wait::Successor));
         let unknown = Err(Unknown::new(Reason::Foreign, "its mounts"));
-        for bound in [Ok(Binding::Here), Ok(Binding::Absent { parent }), unknown] {
+        for bound in [Ok(Binding::Here), Ok(Binding::Absent { parent: parent().into() }), unknown] {
             assert_eq!(planned(&rungs, bound), Ok(rungs.to_vec()));
         }
     }

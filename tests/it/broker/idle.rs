@@ -214,8 +214,7 @@ fn the_ping_of_the_policy_takes_nothing_from_a_review() {
     for _ in 0..8 {
         match ask(question.clone()) {
             // Who was caught at work, as one is that sends notifications, is asked again another time.
-            Err(_) => {}
-            Ok(Answer::Ping(Pinged { response: Response::Answered(_), .. })) => {}
+            Err(_) | Ok(Answer::Ping(Pinged { response: Response::Answered(_), .. })) => {}
             other => panic!("{other:?}"),
         }
         reviewer.hears();

@@ -46,6 +46,21 @@ fn shapes() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/shapes")
 }
 
+impl Broker {
+    /// Writes its record, naming this number.
+    pub(crate) fn write_record(&self, pid: i32) {
+        let text = serde_json::to_string_pretty(&json!({
+            "endpoint": format!("unix:{}", self.socket.display()),
+            "pidFile": self.session.join("broker.pid"),
+            "logFile": self.session.join("broker.log"),
+            "sessionDir": self.session,
+            "pid": pid,
+        }));
+        fs::create_dir_all(self.record.parent().unwrap()).unwrap();
+        fs::write(&self.record, text.unwrap() + "\n").unwrap();
+    }
+}
+
 impl Place {
     /// Means the endpoint of another one instead of its own.
     pub(crate) fn take_over(&mut self, broker: &Broker) {
@@ -130,7 +145,7 @@ impl Host {
         companion.ask("initialize", json!({}));
         companion.ask("thread/start", json!({ "cwd": place.workspace }));
         let broker = self.known(place);
-        self.record(&broker, broker.pid);
+        broker.write_record(broker.pid);
         broker
     }
 
@@ -167,19 +182,6 @@ impl Host {
             })
             .collect();
         places.iter().map(|place| self.ensure(place)).collect()
-    }
-
-    /// Writes a broker's record, naming this number.
-    pub(crate) fn record(&self, broker: &Broker, pid: i32) {
-        let text = serde_json::to_string_pretty(&json!({
-            "endpoint": format!("unix:{}", broker.socket.display()),
-            "pidFile": broker.session.join("broker.pid"),
-            "logFile": broker.session.join("broker.log"),
-            "sessionDir": broker.session,
-            "pid": pid,
-        }));
-        fs::create_dir_all(broker.record.parent().unwrap()).unwrap();
-        fs::write(&broker.record, text.unwrap() + "\n").unwrap();
     }
 
     /// The pid of a broker's codex: the child that is called so, behind npm's launcher or not.
@@ -357,6 +359,7 @@ impl Companion {
     }
 
     /// Sends a request and returns at once.
+    #[expect(clippy::needless_pass_by_value, reason = "it is written where it is passed")]
     pub(crate) fn request(&mut self, method: &str, params: Value) {
         self.asked += 1;
         let line = json!({ "id": self.asked, "method": method, "params": params }).to_string();
