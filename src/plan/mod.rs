@@ -20,7 +20,7 @@ mod fixture;
 mod gates;
 mod limits;
 mod step;
-mod successor;
+pub mod successor;
 pub mod teardown;
 
 /// How this sweep was asked for.
