@@ -24,7 +24,7 @@ mod leases;
 pub(super) mod pings;
 
 pub use leases::Pin;
-pub use pings::{Asked, Heard};
+pub use pings::{Asked, Ever, Heard};
 
 /// More drift than this between two clocks is a suspend or a step. Slewing and the rounding of three reads stay far
 /// below it.
