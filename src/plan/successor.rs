@@ -24,9 +24,8 @@ pub(super) fn ladder(ladder: &Ladder, judgement: &Judgement, look: &Look) -> Opt
         Some(Ok(Answer::Bound(binding))) => Some(binding),
         _ => None,
     };
-    let path = |question: &Question| match question {
-        Question::Bound { path, .. } => Some(path.clone()),
-        _ => None,
+    let path = |question: &Question| {
+        if let Question::Bound { path, .. } = question { Some(path.clone()) } else { None }
     };
     let is_here = |question: &Question| leads(question) == Some(&Binding::Here);
     let own: BTreeSet<_> =
@@ -117,10 +116,7 @@ mod tests {
         let rungs = [Signal::Int, Signal::Term, Signal::Kill];
         assert_eq!(planned(&rungs, Ok(replaced())), Ok(vec![Signal::Kill]));
         assert_eq!(planned(&[Signal::Term], Ok(replaced())), Err(Wait::Successor));
-        let parent = match replaced() {
-            Binding::Replaced { parent, .. } => parent,
-            other => panic!("{other:?}"),
-        };
+        let Binding::Replaced { parent, .. } = replaced() else { panic!("{:?}", replaced()) };
         let unknown = Err(Unknown::new(Reason::Foreign, "its mounts"));
         for bound in [Ok(Binding::Here), Ok(Binding::Absent { parent }), unknown] {
             assert_eq!(planned(&rungs, bound), Ok(rungs.to_vec()));
