@@ -26,6 +26,7 @@ use crate::model::moment::Moment;
 use crate::model::plan::{Joined, Member, Teardown};
 use crate::model::question::{Answer, Question};
 use crate::model::verdict::{Judgement, Verdict, Verdicts};
+use crate::plan::successor;
 use crate::plan::teardown::{Ground, Membership, Newborn, admit, adopters, membership, questions};
 
 /// For so long the look of a re-check serves further trees. Those that are due together share one, and no first
@@ -178,6 +179,11 @@ impl Scene for Stand<'_, '_> {
         }
         still_condemned(teardown, &self.verdicts.judgements)?;
         still_unprotected(teardown, &self.verdicts.protected)?;
+        // Whoever took its socket's name over meanwhile would lose it to a tree that is asked to end (C33).
+        gather(self.eyes, &mut self.look, |look| successor::questions(&teardown.judgement, look));
+        if successor::came_meanwhile(teardown, &self.look) {
+            return Err("right before the signal: another socket has the name of one of its own".to_owned());
+        }
         let root = teardown.judgement.root;
         let mut leases = self.verdicts.leased.trees.iter().filter(|lease| lease.root == root);
         leases.try_for_each(|lease| self.turns.take(lease.owner, &lease.lease))
@@ -483,6 +489,26 @@ mod tests {
         let another = TREE.replace("5100 1 2d", "5100 1 1d");
         assert!(said(&another).is_err());
         assert!(said("").is_err());
+    }
+
+    #[test]
+    fn a_successor_that_came_after_the_plan_stands_it_down_c33() {
+        const PLUGIN: &str = "/h/.claude/plugins/cache/o/codex/1/scripts/app-server-broker.mjs";
+        let broker = |bound: &str| {
+            format!(
+                "  5100 1 2d node {PLUGIN} serve --endpoint unix:/tmp/cxc-a/broker.sock --cwd /w --pid-file /p\n  \
+                 facts 5100 cwd=/w fate=deleted\n  path 5100 /w absent\n  \
+                 listens 5100 unix /tmp/cxc-a/broker.sock file=1:5100\n  \
+                 bound 5100 /tmp/cxc-a/broker.sock 1:5100 {bound}\n"
+            )
+        };
+        let said = |first: &str, then: &str| {
+            let (first, then) = (broker(first), broker(then));
+            Ground { first: &first, then: &then, ..Ground::usual() }.stand(|stand, tree| stand.recheck(tree))
+        };
+        assert_eq!(said("here", "here"), Ok(()), "the twin without one");
+        assert!(said("here", "replaced=socket").unwrap_err().contains("another socket has the name"));
+        assert_eq!(said("replaced=socket", "replaced=socket"), Ok(()), "it is killed, as it was planned");
     }
 
     #[test]

@@ -25,7 +25,7 @@ mod left;
 pub(super) mod pings;
 
 pub use leases::Pin;
-pub use pings::{Asked, Heard};
+pub use pings::{Asked, Ever, Heard};
 
 /// More drift than this between two clocks is a suspend or a step. Slewing and the rounding of three reads stay far
 /// below it.

@@ -202,6 +202,23 @@ mod tests {
         }
     }
 
+    #[test]
+    fn whom_the_table_cannot_show_may_carry_it_b24() {
+        let told = |rows: &str| {
+            let text = format!("reapd world 1\nlook at 10d\n  pid ppid began command\n{rows}");
+            crate::model::world::parse(&text).unwrap().remove(0).snapshot
+        };
+        let mut shown = told("  1 0 10d init\n  51 1 1d server\n");
+        let before = unseen(&shown);
+        shown.gaps.push(Gap {
+            source: Gap::UNREAD.into(),
+            why: Unknown::new(Reason::Starved, "x"),
+            cure: None,
+        });
+        assert_eq!(unseen(&shown), before + 1);
+        assert_eq!(unseen(&told("  51 1 1d server\n")), 1, "without process 1 others are hidden, too");
+    }
+
     proptest! {
         #[test]
         fn hostile_bytes_never_panic(given in proptest::collection::vec(any::<u8>(), 0..80),

@@ -21,7 +21,7 @@ mod gates;
 mod limits;
 pub mod residue;
 mod step;
-mod successor;
+pub mod successor;
 pub mod teardown;
 
 /// How this sweep was asked for.

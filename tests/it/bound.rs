@@ -127,6 +127,42 @@ fn a_removed_directory_is_absent_and_a_renamed_one_is_not_b33() {
 }
 
 #[test]
+fn a_directory_above_that_was_renamed_took_the_socket_along_b33() {
+    let folder = folder();
+    let run = folder.path().join("work/.run/x");
+    fs::create_dir_all(&run).unwrap();
+    let path = run.join("s");
+    let server = server(path.to_str().unwrap(), Path::new("/"));
+    let file = listener(server.id).file.unwrap();
+    fs::rename(folder.path().join("work"), folder.path().join("moved")).unwrap();
+    assert_eq!(name(&bound(server.id, &path, file)), b"moved/.run/x/s");
+    // Whatever stands at the old name by now, up to another server's socket.
+    fs::create_dir_all(&run).unwrap();
+    assert_eq!(name(&bound(server.id, &path, file)), b"moved/.run/x/s");
+    let _successor = self::server(path.to_str().unwrap(), Path::new("/"));
+    assert_eq!(name(&bound(server.id, &path, file)), b"moved/.run/x/s");
+    fs::remove_dir_all(folder.path().join("moved")).unwrap();
+    assert!(matches!(bound(server.id, &path, file), Ok(Binding::Replaced { by: FileKind::Socket, .. })));
+}
+
+#[test]
+fn what_was_moved_with_the_server_in_it_is_found_from_where_that_stands_b33() {
+    let folder = folder();
+    let work = folder.path().join("work");
+    fs::create_dir_all(work.join(".run")).unwrap();
+    fs::create_dir_all(work.join("src/deep")).unwrap();
+    fs::create_dir_all(folder.path().join("far/away")).unwrap();
+    let path = work.join(".run/s");
+    let server = server(path.to_str().unwrap(), &work.join("src/deep"));
+    let file = listener(server.id).file.unwrap();
+    let moved = folder.path().join("far/away/other");
+    fs::rename(&work, &moved).unwrap();
+    assert_eq!(name(&bound(server.id, &path, file)), b"../../.run/s");
+    fs::remove_file(moved.join(".run/s")).unwrap();
+    assert!(matches!(bound(server.id, &path, file), Ok(Binding::DirectoryAbsent { .. })));
+}
+
+#[test]
 fn whoever_took_the_place_is_told_by_its_kind_c33() {
     let (_folder, path, server, file) = placed();
     fs::remove_file(&path).unwrap();

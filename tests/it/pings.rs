@@ -213,6 +213,13 @@ fn a_stopped_server_is_not_silent_and_not_even_asked_b07() {
 }
 
 #[test]
+fn a_server_that_stops_when_it_is_asked_is_not_silent_b07() {
+    let server = Server::new("c.recv(1); os.kill(os.getpid(),signal.SIGSTOP)");
+    let why = settled_before(&server, SHORT).unwrap_err();
+    assert!(why.to_string().contains("stopped"), "{why}");
+}
+
+#[test]
 fn a_traced_server_is_not_silent() {
     let server = Server::new("c.recv(1)");
     let traced = Command::new("strace")

@@ -544,6 +544,17 @@ fn a_mount_in_the_place_of_a_directory_stays() {
 }
 
 #[test]
+fn nothing_goes_where_the_hosts_own_processes_cannot_be_seen_b25() {
+    let leavings = Leavings::new("0s", "");
+    let left = leavings.leave("pv-00000000");
+    let within = ["--pid", "--fork", "--mount-proc"];
+    let Some(json) = swept_below(&leavings, "unshare", &within) else { return };
+    assert_eq!(names(&left).len(), 3, "{json:#}");
+    leavings.swept();
+    assert!(!left.exists(), "from outside everybody is to be seen");
+}
+
+#[test]
 fn a_listener_of_another_network_namespace_keeps_its_directory_f7() {
     let leavings = Leavings::new("0s", "");
     let (left, twin) = (leavings.leave("elsewhere"), leavings.leave("twin"));

@@ -42,6 +42,6 @@ pub enum Talk {
         expect: Option<Template>,
     },
     /// `as = "connect"`: nothing is sent; a connection that the server closes or greets is the reply. A server that
-    /// says nothing until it is asked must not be asked this way.
+    /// says nothing until it is asked must not be asked this way; only one that was seen to greet can fall silent.
     Greeting,
 }

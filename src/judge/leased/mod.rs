@@ -33,11 +33,11 @@ use super::rules::stdin_abandoned;
 
 pub use covering::{Covered, covered};
 pub(super) use recorded::recorded;
-pub(in crate::judge) use state::began_before;
 pub use state::{State, state};
+pub(in crate::judge) use state::{began_before, is_whole};
 
 use covering::{Covering, Standing, cgroup_of, cookie, grouped, is_grouped, is_same, standing, uid};
-use state::{Life, Named, foreign, is_below, is_living, is_whole, life};
+use state::{Life, Named, foreign, is_below, is_living, life};
 
 /// Returns what must be asked before [`covered`] and [`state()`] can tell: whether those that lead a session of their
 /// own can be reached, and whether numbers that the table does not show are anybody's, where some could be hidden.

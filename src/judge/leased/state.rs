@@ -247,7 +247,7 @@ fn bearer(look: &Look, pid: Pid) -> Known<Option<ProcessId>> {
 }
 
 /// Says whether nobody can be missing in the table: a number that it does not show is nobody's.
-pub(super) fn is_whole(look: &Look) -> bool {
+pub(in crate::judge) fn is_whole(look: &Look) -> bool {
     !look.snapshot.gaps.iter().any(|gap| [Gap::HIDDEN, Gap::UNREAD].contains(&gap.source.as_str()))
 }
 

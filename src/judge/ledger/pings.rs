@@ -36,6 +36,9 @@ pub struct Asked {
     pub last: Moment,
     /// What came of it then.
     pub heard: Heard,
+    /// Whether it ever said anything.
+    #[serde(default)]
+    pub ever: Ever,
     /// The tree whose counters were read.
     tree: Vec<ProcessId>,
     /// The unbroken row of silences, oldest first.
@@ -54,6 +57,17 @@ pub enum Heard {
     Nothing,
     /// It could not be told.
     Untold,
+}
+
+/// Whether a server ever said anything, asked in the very same way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ever {
+    /// Not that anybody knows.
+    #[default]
+    Unheard,
+    /// It did.
+    Heard,
 }
 
 /// What is remembered of asking servers.
@@ -120,6 +134,9 @@ impl Asked {
             Ok(_) if silence.is_some() => Heard::Nothing,
             Ok(_) | Err(()) => Heard::Untold,
         };
+        if self.heard == Heard::Life {
+            self.ever = Ever::Heard;
+        }
         let goes_on = silence.is_some_and(|(before, _)| self.after == Some(before)) && self.tree == tree;
         if !goes_on {
             self.silent.clear();
@@ -190,6 +207,7 @@ impl Pings {
                     by,
                     last: now,
                     heard: Heard::Untold,
+                    ever: Ever::Unheard,
                     tree: Vec::new(),
                     silent: Vec::new(),
                     after: None,
@@ -201,6 +219,7 @@ impl Pings {
                 asked.by = by;
                 asked.silent.clear();
                 asked.after = None;
+                asked.ever = Ever::Unheard;
             }
             let pinged = match answer {
                 Ok(Answer::Ping(pinged)) => Ok(pinged),

@@ -18,7 +18,9 @@
 //! the tree, make that rare and not impossible. Each of these is kept. A server that does not listen yet: its backend is
 //! still to come. A root that leads no session: its backend may be anywhere. A child that lives, in whatever group, and
 //! a process that was left in the session. A channel to somebody who took a session of its own: held streams and those
-//! of which the kernel does not name the other end. A zombie child is gone; one whose main thread alone ended is not
+//! of which the kernel does not name the other end. One that calls somebody over TCP, who may be its backend. A table
+//! that does not show everybody: a backend may be among the others. A backend at the far end of a pipe or a FIFO, out of
+//! the tree and the session, is not seen: the rule is for programs that keep theirs below them. A zombie child is gone; one whose main thread alone ended is not
 //! (C24). Whoever is stopped, traced or frozen.
 //!
 //! # Settings
@@ -27,14 +29,15 @@
 //! `{ backend-gone = "it starts its backend once, before it listens" }`; must be given.
 //! `socket`: template of the socket that it must be listening on, e.g. "{socket}"; optional, and left out any counts.
 
-use bstr::ByteSlice as _;
+use bstr::{BString, ByteSlice as _};
 
 use crate::judge::case::Case;
+use crate::judge::leased::is_whole;
 use crate::judge::rule::{Finding, Found, Rule, Settings};
 use crate::model::escape::escape;
 use crate::model::id::ProcessId;
 use crate::model::known::{Reason, Unknown};
-use crate::model::question::{Family, Peer};
+use crate::model::question::{Connection, Family, Peer, Sockets};
 use crate::model::rule::{Asks, Clients, Need, Place, RuleSpec, SettingKind, SettingSpec, Strength};
 use crate::model::table::Row;
 
@@ -86,6 +89,10 @@ fn weigh(case: &Case<'_>, settings: Settings<'_>) -> Found<Finding> {
     if let Some(other) = table.rows().iter().find(is_other) {
         return Ok(Finding::no(format!("process {} in its session is alive", other.id)));
     }
+    if !is_whole(case.look) {
+        let what = "whether its backend is among those that cannot be seen";
+        return Err(Unknown::new(Reason::Denied, what).into());
+    }
     if let Some(template) = settings.template("socket") {
         let socket = case.filled(template)?;
         if !case.listening(socket.as_bstr())?.iter().any(|(member, _)| *member == root) {
@@ -117,14 +124,36 @@ fn weigh(case: &Case<'_>, settings: Settings<'_>) -> Found<Finding> {
             }
         }
     }
+    if let Some(peer) = called(case.sockets_of(root)?) {
+        return Ok(Finding::no(format!("it is connected to {peer}, and its backend may be there")));
+    }
     Ok(Finding::yes(format!("its backend is gone, and {}", because.trim())))
+}
+
+/// Returns whom a process called over TCP: what comes to one of its own ports is a client.
+fn called(sockets: &Sockets) -> Option<String> {
+    let port = |name: &BString| name.rfind_byte(b':').map(|at| name[at + 1..].to_vec());
+    let of_listener = |connection: &Connection| {
+        sockets
+            .listeners
+            .iter()
+            .any(|listener| listener.family == Family::Tcp && port(&listener.name) == port(&connection.name))
+    };
+    let calls = sockets.connections.iter().filter(|connection| connection.family == Family::Tcp);
+    calls.filter(|connection| !of_listener(connection)).find_map(|connection| match &connection.peer {
+        Peer::Gone => None,
+        Peer::Remote(address) => Some(address.clone()),
+        Peer::Inode(inode) => Some(format!("socket {inode}")),
+        Peer::Unknown => Some("somebody who cannot be told".to_owned()),
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::judge::rules::support::{ROOT, Says, Scene, captured, connection, id, listener, text};
-    use crate::model::question::{Connection, Question};
+    use crate::model::look::Gap;
+    use crate::model::question::Question;
     use crate::model::table::State;
 
     const SOCKET: &str = "/tmp/b.sock";
@@ -199,6 +228,30 @@ mod tests {
         check(&with(vec![connection(Family::Unix, "", Peer::Inode(900))]), &Says::No("it holds a channel"));
         check(&with(vec![connection(Family::Unix, "", Peer::Unknown)]), &Says::Unknown("other end"));
         check(&with(vec![connection(Family::Unix, "", Peer::Gone)]), &Says::Yes("is gone"));
+    }
+
+    #[test]
+    fn whom_it_calls_over_tcp_may_be_its_backend() {
+        let tcp = |name: &str, peer| connection(Family::Tcp, name, peer);
+        let remote = || Peer::Remote("127.0.0.1:9000".into());
+        let calls = |peer| with(vec![tcp("127.0.0.1:40000", peer)]);
+        check(&calls(remote()), &Says::No("connected to 127.0.0.1:9000, and its backend may be there"));
+        check(&calls(Peer::Unknown), &Says::No("its backend may be there"));
+        check(&calls(Peer::Gone), &Says::Yes("is gone"));
+        let served = wedged().sockets(
+            ROOT,
+            vec![listener(Family::Unix, SOCKET), listener(Family::Tcp, "0.0.0.0:40000")],
+            vec![tcp("127.0.0.1:40000", remote())],
+        );
+        check(&served, &Says::Yes("is gone"));
+    }
+
+    #[test]
+    fn a_table_that_does_not_show_everybody_may_hide_its_backend_b24() {
+        for source in [Gap::HIDDEN, Gap::UNREAD] {
+            check(&wedged().gap(source), &Says::Unknown("among those that cannot be seen"));
+        }
+        check(&wedged().gap("something else"), &Says::Yes("is gone"));
     }
 
     #[test]

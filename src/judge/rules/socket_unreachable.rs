@@ -14,7 +14,10 @@
 //! # When it is wrong
 //!
 //! Each of these is kept. A file that was renamed after it was bound, or that the path leads to by a link (F7): found by
-//! its device and inode, never by the path alone and never by peer credentials, which name a dead activator. Another
+//! its device and inode, never by the path alone and never by peer credentials, which name a dead activator. One that
+//! moved along with a directory above it, whatever stands at the old path by now (B33): it is looked for beside each of
+//! them, and from where its server stands. One that was carried off to another place, without its server in it, is not
+//! found; nobody who has the path reaches it then. Another
 //! listener of the tree that is at the path now: a graceful upgrade (B44). A path of another mount namespace: it is
 //! looked at as the member itself sees it. A socket whose file the kernel does not tell, a relative path, a link without
 //! its end, a directory over the network: unknown. A server that does not listen there yet, or closed its listener:

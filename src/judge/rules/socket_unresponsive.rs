@@ -17,7 +17,8 @@
 //! between two attempts (B16). What says more of the asking than of the asked is unknown, and begins the row anew: a
 //! full backlog (B14), a refusal, no descriptors left (B15), a server that is stopped, traced, running or waiting for a
 //! disk (B39). A server that is known to be busy with one client for long must not be asked in a way that waits for its
-//! turn. Connecting resets idle timers, so it is asked no more often than `every` until the answer decides; an answer
+//! turn. With `as = "connect"` nothing is said to it, so that one which waits to be asked would never answer: only who
+//! was seen to greet or hang up before can fall silent. Connecting resets idle timers, so it is asked no more often than `every` until the answer decides; an answer
 //! that keeps is good for as long, and one that ends is never an old one. A suspend or a late look begins the row anew.
 //!
 //! # Settings
@@ -31,8 +32,9 @@ use std::time::Duration;
 
 use bstr::ByteSlice as _;
 
+use crate::config::policy::Talk;
 use crate::judge::case::{Case, known};
-use crate::judge::ledger::Heard;
+use crate::judge::ledger::{Ever, Heard};
 use crate::judge::rule::{Finding, Found, Rule, Settings};
 use crate::model::escape::escape;
 use crate::model::known::{Reason, Unknown};
@@ -122,6 +124,11 @@ fn weigh(case: &Case<'_>, settings: Settings<'_>) -> Found<Finding> {
             )));
         }
         Response::Silent(_) => {}
+    }
+    // To wait for a greeting of one that waits to be asked would make every such server a dead one.
+    if ping.talk == Talk::Greeting && asked.is_none_or(|asked| asked.ever == Ever::Unheard) {
+        let what = "whether it answers: nobody ever saw it say anything unasked, and";
+        return Err(Unknown::new(Reason::NotAsked, what).into());
     }
     let before = *known(&pinged.before)?;
     known(&pinged.after)?;
@@ -323,6 +330,38 @@ mod tests {
     }
 
     #[test]
+    fn a_row_goes_on_neither_over_another_tree_nor_over_another_ping() {
+        // A member came after the first silence, and the counters are the same by chance.
+        let larger = |mut question: Question| {
+            if let Question::Ping { tree, .. } = &mut question {
+                tree.push(id(51));
+            }
+            question
+        };
+        let with_member = |second| at(second).process(51, ROOT);
+        let mut ledger = silences(&[0]);
+        with_member(30).answer(larger(asked(2000)), Answer::Ping(silent())).remember(&mut ledger);
+        let third = with_member(60).answer(larger(asked(4000)), Answer::Ping(silent())).remembering(&ledger);
+        check(&third, &Says::No("2 of 3 times"));
+        // The words were changed after it.
+        let lines = || Call::Lines { send: "x".into(), expect: "y".into() };
+        let said =
+            |text: &str| Template { text: text.into(), parts: vec![TemplatePart::Literal(text.into())] };
+        let other = || Ping { talk: Talk::Lines { send: said("x"), expect: said("y") }, ..ping() };
+        let spoken = |mut question: Question| {
+            if let Question::Ping { call, .. } = &mut question {
+                *call = lines();
+            }
+            question
+        };
+        let mut ledger = silences(&[0]);
+        let second = at(30).pinging(&RULE, &SETTINGS, other());
+        second.answer(spoken(asked(2000)), Answer::Ping(silent())).remember(&mut ledger);
+        let third = at(60).pinging(&RULE, &SETTINGS, other()).remembering(&ledger);
+        check(&third.answer(spoken(asked(4000)), Answer::Ping(silent())), &Says::No("2 of 3 times"));
+    }
+
+    #[test]
     fn the_row_begins_anew_after_a_suspend_and_is_forgotten_with_its_process_f13() {
         let mut slept = silences(&[0, 30]);
         let scene = at(60);
@@ -353,6 +392,35 @@ mod tests {
             *patience = 8000;
         }
         check(&scene, &Says::Asks(vec![ten]));
+    }
+
+    #[test]
+    fn only_who_greeted_once_can_fall_silent_b13() {
+        let greeting = || Ping { talk: Talk::Greeting, ..ping() };
+        let question = |patience| {
+            let mut question = asked(patience);
+            if let Question::Ping { call, .. } = &mut question {
+                *call = Call::Greeting;
+            }
+            question
+        };
+        let scene = |second| at(second).pinging(&RULE, &SETTINGS, greeting());
+        let silent_at = |second, patience| scene(second).answer(question(patience), Answer::Ping(silent()));
+        let fourth = |first: Pinged| {
+            let mut ledger = Ledger::default();
+            scene(0).answer(question(2000), Answer::Ping(first)).remember(&mut ledger);
+            for (second, patience) in [(30, 2000), (60, 4000)] {
+                // The patience of a server that was silent before is the next one.
+                let longer =
+                    silent_at(second, patience).answer(question(2 * patience), Answer::Ping(silent()));
+                longer.remembering(&ledger.clone()).remember(&mut ledger);
+            }
+            silent_at(90, 8000).remembering(&ledger)
+        };
+        check(&fourth(silent()), &Says::Unknown("nobody ever saw it say anything unasked"));
+        let greeted = pinged(Response::Answered(1), 5, 5);
+        check(&fourth(greeted), &Says::Yes("it did not answer, 3 times"));
+        check(&silent_at(0, 2000), &Says::Unknown("nobody ever saw it say anything unasked"));
     }
 
     #[test]

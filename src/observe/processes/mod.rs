@@ -30,6 +30,8 @@
 //! fn clocks() -> Clocks
 //! fn gaps() -> Vec<Gap>                             // what this machine hides from us
 //! fn is_blind(table: &Table) -> Known<bool>         // whether there may be some that the table cannot show
+//! fn is_outermost() -> Known<bool>                  // Linux: whether everybody of the host has a number here
+//! fn file_system(held: &OwnedFd) -> Known<FileSystem> // Linux
 //! fn prepare_aside()                                // called once by the aside process: die with the parent
 //!
 //! // Linux only, for pings:
@@ -52,8 +54,8 @@ mod macos;
 
 #[cfg(target_os = "linux")]
 pub(super) use linux::{
-    Pinned, Scanner, Way, activity, arguments, at_rest, bearer, boot_id, bound, clocks, facts, gaps, given,
-    is_blind, own, owner, path, prepare_aside, progress, variable, way,
+    Pinned, Scanner, Way, activity, arguments, at_rest, bearer, boot_id, bound, clocks, facts, file_system,
+    gaps, given, is_blind, is_outermost, own, owner, path, prepare_aside, progress, variable, way,
 };
 #[cfg(target_os = "macos")]
 pub(super) use macos::{

@@ -47,6 +47,11 @@ mod linux {
     /// somebody's environment. Whose arguments are there and cannot be read may say any of them, so that nothing is
     /// known then; an environment that cannot be read says nothing, since hardly any could be relied on.
     pub(in super::super) fn named(names: &[BString]) -> Known<BTreeMap<BString, Pid>> {
+        // A directory that is shared with a container is used by processes of the host, which nobody sees from within.
+        if !crate::observe::processes::is_outermost()? {
+            let what = "who else uses it: reapd runs in a pid namespace of its own";
+            return Err(Unknown::new(Reason::Foreign, what));
+        }
         let mut found = BTreeMap::new();
         let words: BTreeSet<&[u8]> = names.iter().map(|name| name.as_slice()).collect();
         for (pid, path) in processes()? {
@@ -121,6 +126,10 @@ mod linux {
 
     fn processes() -> Known<Vec<(Pid, PathBuf)>> {
         let list = std::fs::read_dir("/proc").map_err(|error| denied(&error, "the list of processes"))?;
+        // Where other users' processes are hidden (hidepid, proc(5)), process 1 is, too.
+        if let Err(error) = std::fs::metadata("/proc/1") {
+            return Err(denied(&error, "the list of processes"));
+        }
         let mut processes = Vec::new();
         for entry in list {
             let entry = entry.map_err(|error| denied(&error, "the list of processes"))?;

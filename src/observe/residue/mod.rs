@@ -14,6 +14,8 @@ use bstr::{BStr, BString, ByteSlice as _};
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
+#[cfg(target_os = "linux")]
+use crate::model::facts::FileSystem;
 use crate::model::id::{FileId, Uid};
 use crate::model::known::{Known, Reason, Unknown};
 use crate::model::look::Gap;
@@ -92,6 +94,9 @@ impl Root {
         if !is_private(&stat) {
             return Err(Unknown::new(Reason::Unsound, format!("{}: others may write there", what())));
         }
+        if !is_of_this_host(&directory)? {
+            return Err(Unknown::new(Reason::Untrusted, format!("{}: other hosts may use it", what())));
+        }
         let real = std::fs::canonicalize(path.to_path_lossy()).map_or_else(
             |_| path.to_owned(),
             |real| BString::from(std::os::unix::ffi::OsStringExt::into_vec(real.into_os_string())),
@@ -118,6 +123,27 @@ fn roots(finds: &mut Finds, paths: &[BString]) -> Vec<Root> {
         }
     }
     roots
+}
+
+/// Says whether only processes of this host use a directory: another host that has the same home names sockets of its
+/// own in its records, and nobody here knows of those.
+#[cfg(target_os = "linux")]
+fn is_of_this_host(directory: &OwnedFd) -> Known<bool> {
+    crate::observe::processes::file_system(directory).map(is_local)
+}
+
+#[cfg(target_os = "linux")]
+fn is_local(on: FileSystem) -> bool {
+    match on {
+        FileSystem::Local | FileSystem::Overlay => true,
+        FileSystem::Network | FileSystem::Fuse => false,
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+#[expect(clippy::unnecessary_wraps, reason = "one signature; nothing is deleted here anyway")]
+fn is_of_this_host(_: &OwnedFd) -> Known<bool> {
+    Ok(false)
 }
 
 /// Says whether only its owner, one of us or root, can take names out of a directory that are not one's own.
@@ -219,4 +245,15 @@ fn unknown(errno: Errno, what: impl Into<String>) -> Unknown {
         other => Reason::Failed(other.raw_os_error()),
     };
     Unknown::new(reason, what)
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_another_host_may_use_is_not_looked_into() {
+        assert!(is_local(FileSystem::Local) && is_local(FileSystem::Overlay));
+        assert!(!is_local(FileSystem::Network) && !is_local(FileSystem::Fuse));
+    }
 }

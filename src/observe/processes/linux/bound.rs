@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
-use bstr::BStr;
+use bstr::{BStr, ByteSlice as _};
 use rustix::fs::{AtFlags, Dir, FileType, OFlags, Statx, StatxFlags};
 use rustix::io::Errno;
 
@@ -19,6 +19,10 @@ use super::pinned::{Pinned, unknown};
 /// Entries of one directory that are looked through for another name of the file. A socket's directory is small; in a
 /// larger one the other name stays unknown.
 const ENTRIES_MOST: usize = 10_000;
+
+/// Directories above a server's working directory, and elements at the end of a path, that are tried together. Who
+/// keeps a socket in his own directory keeps it less deep.
+const ENDS_MOST: usize = 12;
 
 /// Tells where the file is that a socket was bound to, as `of` sees it.
 ///
@@ -75,6 +79,9 @@ impl Search<'_> {
         if let Some(name) = self.other_name(above)? {
             return Ok(if name.as_slice() == last { Binding::Here } else { Binding::Renamed(name.into()) });
         }
+        if let Some(name) = self.moved_away(above, last)? {
+            return Ok(Binding::Renamed(name.into()));
+        }
         Ok(match there {
             Some(there) => Binding::Replaced { by: kind(&there), parent },
             None => Binding::Absent { parent },
@@ -84,27 +91,47 @@ impl Search<'_> {
     /// The directory is gone by its name: it was removed, or renamed with the socket in it.
     fn without_directory(&self, missing: &BStr, last: &[u8]) -> Known<Binding> {
         let mut at = missing;
-        let mut levels = 0_u32;
         loop {
             if at == "/" {
                 return Err(Unknown::new(Reason::Vanished, "its root directory"));
             }
             at = split(at).0;
-            levels += 1;
             match beneath(self.root, at, OFlags::PATH | OFlags::DIRECTORY) {
                 Ok(directory) => {
                     let nearest = Box::new(self.home(&directory, at)?);
-                    if levels == 1
-                        && let Some(name) = self.other_directory(at, last)?
-                    {
-                        return Ok(Binding::Renamed(name.into()));
-                    }
-                    return Ok(Binding::DirectoryAbsent { nearest });
+                    return Ok(match self.moved_away(missing, last)? {
+                        Some(name) => Binding::Renamed(name.into()),
+                        None => Binding::DirectoryAbsent { nearest },
+                    });
                 }
                 Err(Errno::NOENT) => {}
                 Err(errno) => return Err(lookup(errno)),
             }
         }
+    }
+
+    /// Looks for the file where it would be if one of the directories above it had been renamed or moved, whatever
+    /// stands at the old name by now: a worktree takes the sockets in it along (B33, B34).
+    fn moved_away(&self, above: &BStr, last: &[u8]) -> Known<Option<Vec<u8>>> {
+        let (mut at, mut below) = (above, last.to_vec());
+        // The one above is looked through for whatever is beside it, and so on to the end of the file system.
+        while at != "/" {
+            let (higher, name) = split(at);
+            match beneath(self.root, higher, OFlags::PATH | OFlags::DIRECTORY) {
+                // Nothing is renamed from one file system to another.
+                Ok(directory) if file_id(&stat_of(&directory)?).dev != self.file.dev => break,
+                Ok(_) => {
+                    if let Some(found) = self.beside(higher, &below)? {
+                        return Ok(Some(found));
+                    }
+                }
+                Err(Errno::NOENT) => {}
+                Err(errno) => return Err(lookup(errno)),
+            }
+            below = [name, b"/", below.as_slice()].concat();
+            at = higher;
+        }
+        self.near_the_server(above, last)
     }
 
     /// Returns the directory where it can be trusted with absences: on the file's own file system, the whole of it.
@@ -141,21 +168,46 @@ impl Search<'_> {
         Ok(None)
     }
 
-    /// Looks through the directories beside the missing one for the file.
-    fn other_directory(&self, above: &BStr, last: &[u8]) -> Known<Option<Vec<u8>>> {
+    /// Looks through the directories of one for the file, at this path below each.
+    fn beside(&self, above: &BStr, below: &[u8]) -> Known<Option<Vec<u8>>> {
         let (held, entries) = self.entries(above)?;
         for entry in entries {
             let (_, name, kind) = entry?;
             if !matches!(kind, FileType::Directory | FileType::Unknown) {
                 continue;
             }
-            let path = [name.as_slice(), b"/", last].concat();
-            let stat = rustix::fs::statx(&held, path.as_slice(), quietly(), StatxFlags::INO);
-            match stat {
+            let path = [name.as_slice(), b"/", below].concat();
+            match rustix::fs::statx(&held, path.as_slice(), quietly(), StatxFlags::INO) {
                 Ok(stat) if is(&stat, self.file) => return Ok(Some(path)),
                 // Others' directories are closed to us, and a renamed one keeps its owner and mode.
                 Ok(_) | Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS) => {}
                 Err(errno) => return Err(lookup(errno)),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Looks for the file by each end of its path from where the server stands and from every directory above: what
+    /// was moved to another place took the server's working directory along.
+    fn near_the_server(&self, above: &BStr, last: &[u8]) -> Known<Option<Vec<u8>>> {
+        let what = "looking from where it stands";
+        let stands = match self.pinned.file(c"cwd", OFlags::PATH | OFlags::DIRECTORY) {
+            Ok(stands) => stands,
+            Err(errno) => return Err(unknown(errno, what)),
+        };
+        let mut ends = vec![last.to_vec()];
+        for element in above.rsplit_str(b"/").filter(|element| !element.is_empty()) {
+            let longer = ends.last().map(|end| [element, b"/", end.as_slice()].concat());
+            ends.extend(longer);
+        }
+        for up in 0..ENDS_MOST {
+            for end in ends.iter().take(ENDS_MOST) {
+                let path = [&b"../".repeat(up)[..], end].concat();
+                match rustix::fs::statx(&stands, path.as_slice(), quietly(), StatxFlags::INO) {
+                    Ok(stat) if is(&stat, self.file) => return Ok(Some(path)),
+                    Ok(_) | Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS) => {}
+                    Err(errno) => return Err(lookup(errno)),
+                }
             }
         }
         Ok(None)

@@ -90,7 +90,7 @@ pub(super) fn file_id(stat: &Statx) -> FileId {
 }
 
 /// Asks what kind of file system holds it.
-pub(super) fn file_system(held: &std::os::fd::OwnedFd) -> Known<FileSystem> {
+pub(in crate::observe) fn file_system(held: &std::os::fd::OwnedFd) -> Known<FileSystem> {
     let on = rustix::fs::fstatfs(held).map_err(|errno| unknown(errno, "asking for the file system"))?;
     // Sign and width of `f_type` differ between platforms; all magic numbers have 32 bits.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "32 bits are all there is")]

@@ -112,12 +112,17 @@ pub(in crate::observe) fn gaps() -> Vec<Gap> {
     gaps
 }
 
+/// Says whether every process of the host has a number here.
+pub(in crate::observe) fn is_outermost() -> Known<bool> {
+    let ours = rustix::fs::readlink("/proc/self/ns/pid", Vec::new())
+        .map_err(|errno| unknown(errno, "reading our own pid namespace"))?;
+    Ok(namespace(ours.as_bytes())? == FIRST_PID_NAMESPACE)
+}
+
 /// Says whether there may be processes that the table cannot show: outside our pid namespace, or hidden from us by
 /// a procfs mounted with `hidepid` (proc(5)), where not even process 1 is to be seen.
 pub(in crate::observe) fn is_blind(table: &Table) -> Known<bool> {
-    let ours = rustix::fs::readlink("/proc/self/ns/pid", Vec::new())
-        .map_err(|errno| unknown(errno, "reading our own pid namespace"))?;
-    Ok(namespace(ours.as_bytes())? != FIRST_PID_NAMESPACE || table.at(Pid::INIT).is_none())
+    Ok(!is_outermost()? || table.at(Pid::INIT).is_none())
 }
 
 fn hides_processes(mountinfo: &[u8]) -> bool {

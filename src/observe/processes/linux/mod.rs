@@ -17,8 +17,9 @@ mod vectors;
 mod way;
 
 pub(in crate::observe) use bound::bound;
+pub(in crate::observe) use directory::file_system;
 pub(in crate::observe) use facts::{activity, arguments, facts, given, variable};
-pub(in crate::observe) use host::{boot_id, clocks, gaps, is_blind, own, prepare_aside};
+pub(in crate::observe) use host::{boot_id, clocks, gaps, is_blind, is_outermost, own, prepare_aside};
 pub(in crate::observe) use owner::{bearer, owner};
 pub(in crate::observe) use path::path;
 pub(in crate::observe) use pinned::Pinned;
