@@ -128,7 +128,7 @@ fn a_slow_broker_under_load_is_kept_b13_b16() {
     let host = Host::new();
     configure(&host, "1h", "1s", "socket-unresponsive = { attempts = 2, every = \"1s\" }");
     host.desk.reconfigure(|text| text.replace("probe-timeout = \"300ms\"", "probe-timeout = \"20ms\""));
-    let slow = host.broker("slow", "tells");
+    let slow = host.broker("slow", "tells slow");
     let renice = std::process::Command::new("renice")
         .args(["-n", "19", "-p", &slow.pid.to_string()])
         .output()
