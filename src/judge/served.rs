@@ -9,7 +9,7 @@ use crate::model::escape::escape;
 use crate::model::id::{FileId, ProcessId};
 use crate::model::known::{Reason, Unknown};
 use crate::model::question::{
-    Answer, Binding, Call, Family, Holders, Listener, PathAnswer, Pinged, Question,
+    Answer, Binding, Call, Carriers, Family, Listener, PathAnswer, Pinged, Question,
 };
 
 use super::case::{Case, misfit};
@@ -50,10 +50,10 @@ impl<'a> Case<'a> {
     }
 
     /// Returns who carries a text in arguments or environment.
-    pub fn named(&self, text: &BStr) -> Found<&'a Holders> {
+    pub fn named(&self, text: &BStr) -> Found<&'a Carriers> {
         let question = Question::Named { of: self.root.id, text: text.to_owned() };
-        let Answer::Named(holders) = self.answer(question)? else { return Err(misfit()) };
-        Ok(holders)
+        let Answer::Named(carriers) = self.answer(question)? else { return Err(misfit()) };
+        Ok(carriers)
     }
 
     /// Returns what came of asking a server for as long as `patience` by the policy's ping.

@@ -15,7 +15,7 @@ use super::id::{FileId, Pid, ProcessId};
 use super::known::Known;
 use super::lease::Holder;
 
-pub use served::{Binding, Call, FileKind, Pinged, Progress, Response};
+pub use served::{Binding, Call, Carriers, FileKind, Pinged, Progress, Response};
 
 /// One thing to look up. Looking must not act, so every one of these is passive, but for [`Question::Ping`].
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -128,8 +128,8 @@ pub enum Answer {
     Registered(Registered),
     /// To [`Question::Bound`].
     Bound(Binding),
-    /// To [`Question::Named`]: who carries it, the asked process included where it does.
-    Named(Holders),
+    /// To [`Question::Named`].
+    Named(Carriers),
     /// To [`Question::Ping`].
     Ping(Pinged),
 }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::model::id::{Pid, ProcessId, Uid};
 use crate::model::known::{Known, Reason, Unknown};
 use crate::model::look::{Gap, Snapshot};
-use crate::model::question::{Census, Holders, Question};
+use crate::model::question::{Carriers, Question};
 use crate::model::table::Kernel;
 
 use super::aside::{Aside, Reply, Request};
@@ -50,7 +50,7 @@ pub(super) fn answer(
     pinging: &Aside,
     snapshot: &Snapshot,
     questions: &[Question],
-) -> Vec<Known<Holders>> {
+) -> Vec<Known<Carriers>> {
     let mut wanted: BTreeMap<Uid, BTreeSet<&BString>> = BTreeMap::new();
     for question in questions {
         let Question::Named { of, text } = question else { continue };
@@ -65,7 +65,7 @@ pub(super) fn answer(
     let passes: BTreeMap<Uid, Pass> = passes.collect();
     let named = questions.iter().filter_map(|question| {
         let Question::Named { of, text } = question else { return None };
-        let found = |user| passes.get(&user).and_then(|pass| pass.holders(text)).ok_or_else(misfit);
+        let found = |user| passes.get(&user).and_then(|pass| pass.carriers(text)).ok_or_else(misfit);
         Some(user(snapshot, *of, text).and_then(found))
     });
     named.collect()
@@ -87,7 +87,8 @@ struct Pass {
     texts: Vec<BString>,
     /// By place of the text.
     seen: Vec<Vec<ProcessId>>,
-    unread: u32,
+    unread: Vec<ProcessId>,
+    unseen: u32,
 }
 
 impl Pass {
@@ -100,8 +101,12 @@ impl Pass {
             |ids: &[ProcessId]| Request::Naming(Naming { user, texts: texts.clone(), ids: ids.to_vec() });
         let chunks: Vec<&[ProcessId]> = ids.chunks(TOGETHER).collect();
         let requests: Vec<Request> = chunks.iter().map(|ids| naming(ids)).collect();
-        let mut pass =
-            Pass { seen: vec![Vec::new(); texts.len()], unread: unseen(snapshot), texts: Vec::new() };
+        let mut pass = Pass {
+            seen: vec![Vec::new(); texts.len()],
+            unread: Vec::new(),
+            unseen: unseen(snapshot),
+            texts: Vec::new(),
+        };
         let mut alone = Vec::new();
         for (ids, reply) in chunks.iter().zip(aside.ask(&requests)) {
             match reply.and_then(Reply::carried) {
@@ -113,7 +118,7 @@ impl Pass {
         for (id, reply) in alone.iter().zip(aside.ask(&requests)) {
             match reply.and_then(Reply::carried) {
                 Ok(carried) if carried.len() == 1 => pass.take(&[*id], carried),
-                Ok(_) | Err(_) => pass.unread += 1,
+                Ok(_) | Err(_) => pass.unread.push(*id),
             }
         }
         pass.texts = texts;
@@ -132,15 +137,15 @@ impl Pass {
                 }
                 // Who ended meanwhile carries nothing any more.
                 Err(Unknown { reason: Reason::Vanished, .. }) => {}
-                Err(_) => self.unread += 1,
+                Err(_) => self.unread.push(*id),
             }
         }
     }
 
-    fn holders(&self, text: &BString) -> Option<Holders> {
+    fn carriers(&self, text: &BString) -> Option<Carriers> {
         let at = self.texts.iter().position(|known| known == text)?;
-        let census = if self.unread == 0 { Census::Whole } else { Census::Partial(self.unread) };
-        Some(Holders { seen: self.seen.get(at)?.clone(), census })
+        let seen = self.seen.get(at)?.clone();
+        Some(Carriers { seen, unread: self.unread.clone(), unseen: self.unseen })
     }
 }
 

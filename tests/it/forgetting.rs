@@ -141,9 +141,9 @@ fn weaker(answer: &Answer) -> Vec<Known<Answer>> {
             let census = Census::Partial(1);
             all.push(Ok(Answer::Holders(reapd::model::question::Holders { census, ..holders.clone() })));
         }
-        Answer::Named(holders) => {
-            let census = Census::Partial(1);
-            all.push(Ok(Answer::Named(reapd::model::question::Holders { census, ..holders.clone() })));
+        Answer::Named(carriers) => {
+            let unseen = 1;
+            all.push(Ok(Answer::Named(reapd::model::question::Carriers { unseen, ..carriers.clone() })));
         }
         Answer::Ping(pinged) => {
             for (before, after) in [(unknown(), pinged.after.clone()), (pinged.before.clone(), unknown())] {

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use bstr::BString;
 use reapd::model::id::{Pid, ProcessId};
 use reapd::model::known::{Known, Reason};
-use reapd::model::question::{Answer, Census, Holders, Question};
+use reapd::model::question::{Answer, Carriers, Question};
 
 use crate::channels::shape::{Shape, id, until};
 use crate::support::observing::{ask_all, is_root, observer, observer_by, reapd_after};
@@ -28,16 +28,16 @@ fn carrier(argument: &str) -> Shape {
     Shape::ready(sh.args(["-c", "echo ready >&2; read x", "sh", argument]).stdin(Stdio::piped())).0
 }
 
-fn named(of: ProcessId, texts: &[&str]) -> Vec<Known<Holders>> {
+fn named(of: ProcessId, texts: &[&str]) -> Vec<Known<Carriers>> {
     let question = |text: &&str| Question::Named { of, text: BString::from(*text) };
     let questions: Vec<Question> = texts.iter().map(question).collect();
-    let holders = |answer: Known<Answer>| {
+    let carriers = |answer: Known<Answer>| {
         answer.map(|answer| match answer {
-            Answer::Named(holders) => holders,
+            Answer::Named(carriers) => carriers,
             other => panic!("{other:?}"),
         })
     };
-    ask_all(&mut observer(), &questions).into_iter().map(holders).collect()
+    ask_all(&mut observer(), &questions).into_iter().map(carriers).collect()
 }
 
 fn seen(of: ProcessId, text: &str) -> Vec<ProcessId> {
@@ -139,7 +139,7 @@ fn everybody_who_cannot_be_read_may_carry_it_b15() {
     match ask_all(&mut observer_by(&nobody), &[question]).remove(0) {
         Ok(Answer::Named(holders)) => {
             assert_eq!(holders.seen, []);
-            assert!(matches!(holders.census, Census::Partial(1..)), "{holders:?}");
+            assert!(holders.unread.contains(&carrier.id), "{holders:?}");
         }
         other => panic!("{other:?}"),
     }
@@ -172,20 +172,20 @@ fn a_census_is_whole_but_for_those_who_refuse() {
     }
     let own = text("whole");
     let carrier = carrier(&own);
-    let expected = || match refusing() {
-        0 => Census::Whole,
-        count => Census::Partial(count),
-    };
     // Whoever is in the midst of an exec at that moment is one who could not be read.
-    let census = || (named(carrier.id, &[&own]).remove(0).unwrap().census, expected());
-    until(census, |(census, expected)| census == expected);
+    let unread = || {
+        let carriers = named(carrier.id, &[&own]).remove(0).unwrap();
+        let unread: Vec<Pid> = carriers.unread.iter().map(|id| id.pid).collect();
+        (carriers.unseen, unread, refusing())
+    };
+    until(unread, |(unseen, unread, refusing)| *unseen == 0 && unread == refusing);
 }
 
-/// How many of root's processes refuse even root, as process 1 does on some machines.
-fn refusing() -> u32 {
+/// Returns those of root's processes that refuse even root, as process 1 does on some machines.
+fn refusing() -> Vec<Pid> {
     let refuses = |pid: &Pid| {
         let environment = std::fs::File::open(format!("/proc/{pid}/environ"));
         environment.is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied)
     };
-    u32::try_from(crate::support::look::pids().iter().filter(|pid| refuses(pid)).count()).unwrap()
+    crate::support::look::pids().into_iter().filter(refuses).collect()
 }

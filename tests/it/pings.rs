@@ -465,10 +465,9 @@ fn a_request_that_hangs_is_not_made_twice() {
 }
 
 #[test]
-fn where_the_file_cannot_be_told_nothing_is_asked() {
+fn a_server_that_is_gone_is_unknown() {
     let server = Server::new("");
-    assert!(listeners(server.shape.id)[0].file.is_some(), "the twin on tmpfs can be told");
-    let gone = question(server.shape.id, server.path().to_str().unwrap(), hello(), SHORT);
+    let gone = server.question(hello(), SHORT);
     drop(server);
-    assert!(ping(gone).is_err());
+    assert_eq!(ping(gone).unwrap_err().reason, Reason::Vanished);
 }

@@ -263,7 +263,7 @@ fn codex_brokers_by_the_state_directory_of_their_own() {
         .replace("for = \"30m\"", "for = \"0s\"")
         .replace("settle = \"2m\"", "settle = \"0s\"")
         // Who carries the address cannot be told where one process of the user refuses to be read.
-        .replace(", unnamed = \"{socket}\"", "");
+        .replace(", unnamed = { text = \"{socket}\", made = \"with-tree\" }", "");
     assert!(
         !at_once.contains("unnamed = ")
             && !at_once.contains("backend-gone")

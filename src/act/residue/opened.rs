@@ -4,7 +4,9 @@
 use std::os::fd::AsRawFd as _;
 use std::os::fd::OwnedFd;
 
-use bstr::{BStr, ByteSlice as _};
+use bstr::BStr;
+#[cfg(target_os = "linux")]
+use bstr::ByteSlice as _;
 
 /// Says why it is not sure that nobody has this file open for writing.
 ///

@@ -21,7 +21,7 @@ pub(super) enum Progress {
     Again,
     /// Nothing before then.
     Wait(Moment),
-    /// Only a fresh table stands between it and its end: see [`Climb::verify`].
+    /// Only a fresh table stands between it and its end: see [`Climb::verified`].
     Scan,
     /// The tree is done with.
     Over,

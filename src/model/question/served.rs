@@ -5,6 +5,7 @@ use std::time::Duration;
 use bstr::BString;
 use serde::{Deserialize, Serialize};
 
+use crate::model::id::ProcessId;
 use crate::model::known::Known;
 
 use super::Parent;
@@ -40,6 +41,17 @@ pub enum Call {
     },
     /// Nothing is sent; a greeting or a hang-up is the reply.
     Greeting,
+}
+
+/// Who carries a text in its arguments or in a value of its environment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Carriers {
+    /// Those that were seen to carry it, the asked process included where it does.
+    pub seen: Vec<ProcessId>,
+    /// Those that could not be read; any of them may carry it.
+    pub unread: Vec<ProcessId>,
+    /// How many there are at least that the table does not show.
+    pub unseen: u32,
 }
 
 /// Where the file of a listening Unix socket is.

@@ -221,7 +221,8 @@ fn print_answer(text: &mut String, look: &Look, question: &Question, answer: &Kn
         Answer::Facts(facts) => print_facts(text, &asked, facts),
         Answer::Path(path) => line!(text, "  {asked} {}", path_words(path)),
         Answer::Channel(channel) => line!(text, "  {asked} {}", channel_words(channel)),
-        Answer::Holders(holders) | Answer::Named(holders) => {
+        Answer::Named(carriers) => line!(text, "  {asked} {}", served::carrier_words(look, carriers)),
+        Answer::Holders(holders) => {
             line!(text, "  {asked} {}", holder_words(look, holders));
         }
         Answer::Sockets(sockets) => print_sockets(text, &asked, sockets),

@@ -10,7 +10,7 @@ use crate::model::id::{Pid, ProcessId};
 use crate::model::known::Known;
 use crate::model::look::Look;
 use crate::model::question::{
-    Answer, Binding, Call, Census, FileKind, Holders, Parent, Pinged, Progress, Question, Response,
+    Answer, Binding, Call, Carriers, Census, FileKind, Holders, Parent, Pinged, Progress, Question, Response,
 };
 
 use super::anonymise::Anonymiser;
@@ -38,7 +38,7 @@ pub(super) fn read(look: &mut Look, people: &BTreeMap<Pid, Person>, words: &[Wor
         }
         ("named", [of, text, rest @ ..]) => {
             let question = Question::Named { of: id(of)?, text: text.text.clone() };
-            (question, holders(people, rest, "who names it")?.map(Answer::Named))
+            (question, carriers(people, rest)?.map(Answer::Named))
         }
         ("ping", [of, policy, socket, tree, patience, rest @ ..]) => {
             let members = tree.string()?;
@@ -188,6 +188,29 @@ fn call_words(call: &Call) -> String {
         }
         Call::Greeting => "connect".to_owned(),
     }
+}
+
+fn carriers(people: &BTreeMap<Pid, Person>, rest: &[Word]) -> Result<Known<Carriers>, String> {
+    let mut carriers = Carriers { seen: Vec::new(), unread: Vec::new(), unseen: 0 };
+    for word in rest {
+        if let Some(why) = word.unknown("who names it")? {
+            return Ok(Err(why));
+        }
+        match word.split() {
+            Some(("unread", value)) => carriers.unread.push(named(people, &value)?),
+            Some(("unseen", value)) => carriers.unseen = value.number()?,
+            _ => carriers.seen.push(named(people, word)?),
+        }
+    }
+    Ok(Ok(carriers))
+}
+
+/// Returns how the answer of who carries a text is written.
+pub(super) fn carrier_words(look: &Look, carriers: &Carriers) -> String {
+    let seen = carriers.seen.iter().map(|id| name(look, *id));
+    let unread = carriers.unread.iter().map(|id| format!("unread={}", name(look, *id)));
+    let words: Vec<String> = seen.chain(unread).chain([format!("unseen={}", carriers.unseen)]).collect();
+    words.join(" ")
 }
 
 fn pinged(rest: &[Word]) -> Result<Known<Pinged>, String> {

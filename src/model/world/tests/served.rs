@@ -18,9 +18,11 @@ pub(super) fn answered() -> BoxedStrategy<(Question, Known<Answer>)> {
             patience,
         },
     );
+    let carriers = (vec(id(), 0..3), vec(id(), 0..3), any::<u32>())
+        .prop_map(|(seen, unread, unseen)| Carriers { seen, unread, unseen });
     prop_oneof![
         fit(bound, binding(), Answer::Bound),
-        fit(named, holders(), Answer::Named),
+        fit(named, carriers, Answer::Named),
         fit(ping, pinged(), Answer::Ping),
     ]
     .boxed()
