@@ -39,14 +39,14 @@ fn client(planted: &Planted, script: &Path, name: &str) -> (i32, i32) {
 }
 
 /// What was saved of this host names nobody, and is judged as the host was.
-fn the_same_in_a_saved_world(desk: &Desk, condemned: &[(i64, &str)]) {
+fn the_same_in_a_saved_world(desk: &Desk, session: &str, condemned: &[(i64, &str)]) {
     let file = desk.planted.path("world.txt");
     let saved = desk.reapd(&["observe", "--save", file.to_str().unwrap()]);
     assert!(saved.status.success(), "{}", text(&saved));
     let world = fs::read_to_string(&file).unwrap();
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let base = desk.planted.path("").file_name().unwrap().to_str().unwrap().to_owned();
-    for private in [host.as_str(), base.as_str(), "cxc-Ab", "dead-client", "dev-server"] {
+    for private in [host.as_str(), base.as_str(), session, "dead-client", "dev-server"] {
         assert!(!world.contains(private), "{private} is in a saved world");
     }
     // The mark's value became another word, the same one for all that bear it.
@@ -124,7 +124,7 @@ fn two_dead_trees_are_ended_whole_and_nothing_else() {
         assert!(planted.is_alive(pid), "a dry run ends nothing");
     }
 
-    the_same_in_a_saved_world(desk, &condemned);
+    the_same_in_a_saved_world(desk, dead_one.session.file_name().unwrap().to_str().unwrap(), &condemned);
 
     let swept = desk.reapd(&["sweep", "--yes"]);
     assert!(swept.status.success(), "{}", text(&swept));

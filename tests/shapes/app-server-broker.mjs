@@ -4,8 +4,8 @@
 #
 # It writes its pid file, starts codex (tests/shapes/codex.py) over two socket pairs, waits for codex's `initialize`, and
 # only then listens. REAPD_STAND_IN holds words that make it differ: backlog=N, launcher (codex behind npm's launcher),
-# tells (writes into its log what it is asked; the real one's stays empty), and those of codex. SIGUSR2 wedges its loop
-# for ever: it is asleep, accepts nothing and answers nothing.
+# tells (writes into its log what it is asked; the real one's stays empty), slow (an answer costs 0.3 s of a processor),
+# and those of codex. SIGUSR2 wedges its loop for ever: it is asleep, accepts nothing and answers nothing.
 import errno
 import json
 import os
@@ -127,6 +127,10 @@ def answer(client, line):
     if number is None:
         return
     if method == "initialize":
+        # As long as it takes on a machine that is busy: it computes, or waits for its turn to.
+        work = time.process_time() + (0.3 if "slow" in words else 0)
+        while time.process_time() < work:
+            pass
         client.say({"id": number, "result": {"userAgent": "codex-companion-broker"}})
     elif method == "broker/shutdown":
         client.say({"id": number, "result": {}})

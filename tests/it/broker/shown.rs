@@ -6,13 +6,13 @@ use std::path::PathBuf;
 
 use serde_json::json;
 
-use crate::broker::stand::{Broker, Companion, Host, built_in};
+use crate::broker::stand::{Broker, Companion, Host, built_in, session_name};
 use crate::broker::states::wedge;
 use crate::turn;
 
 /// Leaves a directory behind as a broker does that was killed long ago.
-fn stale(host: &Host, index: usize) -> PathBuf {
-    let directory = host.desk.planted.path(&format!("tmp/cxc-St{index:04}"));
+fn stale(host: &Host) -> PathBuf {
+    let directory = host.desk.planted.path(&format!("tmp/{}", session_name()));
     fs::create_dir(&directory).unwrap();
     drop(UnixListener::bind(directory.join("broker.sock")).unwrap());
     // The number is somebody else's by now: this test's.
@@ -77,7 +77,7 @@ fn fifty_brokers_and_what_was_left_long_ago_in_one_sweep() {
     }
     wedge(&host, wedged);
     for index in 0..100 {
-        let directory = stale(&host, index);
+        let directory = stale(&host);
         if index < 60 {
             let state = planted.path(&format!("data/state/old-{index}-2c682aaafe75151d"));
             fs::create_dir(&state).unwrap();

@@ -7,6 +7,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::process::Output;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver};
@@ -40,6 +41,29 @@ pub(crate) struct Place {
     name: String,
     pub(crate) workspace: PathBuf,
     pub(crate) session: PathBuf,
+}
+
+/// A name as mkdtemp(3) makes them. The same one in another directory, of tests that run elsewhere on this host, may be
+/// this very directory as another mount namespace has it, and whatever is there keeps it.
+pub(crate) fn session_name() -> String {
+    const LETTERS: &[u8; 36] = b"abcdefghijklmnopqrstuvwxyz0123456789";
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    let letters = |mut number: u32| {
+        [0; 3].map(|_: u8| {
+            let letter = LETTERS[(number % 36) as usize];
+            number /= 36;
+            char::from(letter)
+        })
+    };
+    // The numbers of processes that run at one time rarely agree in three letters, and never where there are 32,768.
+    letters(std::process::id()).into_iter().chain(letters(count)).fold(
+        "cxc-".to_owned(),
+        |mut name, letter| {
+            name.push(letter);
+            name
+        },
+    )
 }
 
 fn shapes() -> PathBuf {
@@ -94,10 +118,8 @@ impl Host {
 
     /// Makes a workspace and a session directory, as the companion does.
     pub(crate) fn place(&self, name: &str) -> Place {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let workspace = self.desk.planted.path(&format!("workspaces/{name}"));
-        let session = self.desk.planted.path(&format!("tmp/cxc-Ab{count:04}"));
+        let session = self.desk.planted.path(&format!("tmp/{}", session_name()));
         fs::create_dir_all(&workspace).unwrap();
         fs::create_dir(&session).unwrap();
         fs::set_permissions(&session, fs::Permissions::from_mode(0o700)).unwrap();
@@ -226,10 +248,24 @@ impl Host {
     pub(crate) fn sweep(&self, arguments: &[&str]) -> Report {
         let mut all = vec!["sweep", "--json"];
         all.extend(arguments);
-        let swept = self.desk.reapd(&all);
+        let swept = self.patiently(&all);
         let said = text(&swept);
         assert!(swept.status.success(), "{}: {said}", swept.status);
         Report { json: serde_json::from_slice(&swept.stdout).expect(&said), said }
+    }
+
+    /// Runs reapd, again while another one of this user is at work, as tests that run elsewhere on this host may be.
+    fn patiently(&self, arguments: &[&str]) -> Output {
+        let end = Instant::now() + Duration::from_mins(1);
+        loop {
+            let output = self.desk.reapd(arguments);
+            let is_busy = text(&output).contains("another reapd of this user is at work");
+            if output.status.code() != Some(3) || !is_busy {
+                return output;
+            }
+            assert!(Instant::now() < end, "another reapd is at work for ever");
+            std::thread::sleep(Duration::from_millis(50));
+        }
     }
 
     /// Sweeps as a timer does until a broker is gone with everybody in its session, and returns all that was said.
