@@ -95,7 +95,16 @@ static RULES: &[&RuleSpec] = &[
         Some("because"),
         ReapWhen,
     ),
-    &rule("unnamed", Sign, &[setting("text", Template, Required)], Some("text"), ReapWhen),
+    &rule(
+        "unnamed",
+        Sign,
+        &[
+            setting("text", Template, Required),
+            setting("made", SettingKind::Word(&["ever", "with-tree"]), Optional),
+        ],
+        Some("text"),
+        ReapWhen,
+    ),
     &RuleSpec {
         asks: Asks::ByPing,
         ..rule(

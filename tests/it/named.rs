@@ -176,16 +176,26 @@ fn a_census_is_whole_but_for_those_who_refuse() {
     let unread = || {
         let carriers = named(carrier.id, &[&own]).remove(0).unwrap();
         let unread: Vec<Pid> = carriers.unread.iter().map(|id| id.pid).collect();
-        (carriers.unseen, unread, refusing())
+        let others: Vec<Pid> =
+            unread.iter().copied().filter(|pid| !refuses(*pid) && !is_bare(*pid)).collect();
+        let missed: Vec<Pid> = crate::support::look::pids()
+            .into_iter()
+            .filter(|pid| refuses(*pid) && !unread.contains(pid))
+            .collect();
+        (carriers.unseen, others, missed)
     };
-    until(unread, |(unseen, unread, refusing)| *unseen == 0 && unread == refusing);
+    until(unread, |(unseen, others, missed)| *unseen == 0 && others.is_empty() && missed.is_empty());
 }
 
-/// Returns those of root's processes that refuse even root, as process 1 does on some machines.
-fn refusing() -> Vec<Pid> {
-    let refuses = |pid: &Pid| {
-        let environment = std::fs::File::open(format!("/proc/{pid}/environ"));
-        environment.is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied)
-    };
-    crate::support::look::pids().into_iter().filter(refuses).collect()
+/// Says whether a process refuses even root, as process 1 does on some machines.
+fn refuses(pid: Pid) -> bool {
+    let environment = std::fs::File::open(format!("/proc/{pid}/environ"));
+    environment.is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied)
+}
+
+/// Says whether a process shows neither arguments nor environment, as one whose main thread alone has ended does.
+fn is_bare(pid: Pid) -> bool {
+    ["cmdline", "environ"]
+        .iter()
+        .all(|file| std::fs::read(format!("/proc/{pid}/{file}")).is_ok_and(|text| text.is_empty()))
 }
