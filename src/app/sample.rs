@@ -157,23 +157,11 @@ pub(super) fn policy(name: &str) -> Policy {
 pub(super) fn removal(name: &str) -> crate::model::residue::Removal {
     use crate::model::id::FileId;
     use crate::model::residue::{Kind, Piece, Place, Removal};
-    let piece = |name: &str, kind, ino| Piece {
-        name: name.into(),
-        file: FileId { dev: 1, ino },
-        kind,
-        uid: Uid(1000),
-        mode: 0o700,
-        links: 1,
-        bytes: 4_096,
-        length: 1,
-        modified: 1,
-        changed: 1,
-    };
     Removal {
         policy: "p".into(),
         place: Place { directory: "/tmp".into(), holder: FileId { dev: 1, ino: 2 }, name: name.into() },
-        own: piece(name, Kind::Directory, 10),
-        entries: vec![piece("server.sock", Kind::Socket, 11)],
+        own: Piece::sample(name, Kind::Directory, 10, 1),
+        entries: vec![Piece::sample("server.sock", Kind::Socket, 11, 1)],
         of: None,
     }
 }

@@ -380,21 +380,6 @@ mod tests {
             .remove(0)
     }
 
-    fn piece(name: &str, kind: Kind, ino: u64, at: i64) -> Piece {
-        Piece {
-            name: name.into(),
-            file: FileId { dev: 1, ino },
-            kind,
-            uid: Uid(1000),
-            mode: 0o700,
-            links: 1,
-            bytes: 4096,
-            length: 1,
-            modified: at,
-            changed: at,
-        }
-    }
-
     impl Case {
         /// Something that everything says may go.
         fn stale() -> Case {
@@ -405,9 +390,11 @@ mod tests {
                 holder: FileId { dev: 1, ino: 2 },
                 name: "pv-abcdef".into(),
             };
-            let entries =
-                vec![piece("server.sock", Kind::Socket, 11, old), piece("server.log", Kind::File, 12, old)];
-            let own = piece("pv-abcdef", Kind::Directory, 10, old);
+            let entries = vec![
+                Piece::sample("server.sock", Kind::Socket, 11, old),
+                Piece::sample("server.log", Kind::File, 12, old),
+            ];
+            let own = Piece::sample("pv-abcdef", Kind::Directory, 10, old);
             let left = Left::Directory(Remains { place, own, entries: Ok(entries), numbers: Numbers::Alike });
             Case {
                 before: Some(left.clone()),

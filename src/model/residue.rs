@@ -72,6 +72,25 @@ pub struct Piece {
     pub changed: i64,
 }
 
+#[cfg(test)]
+impl Piece {
+    /// Returns a piece of user 1000 on device 1, as tests have them.
+    pub(crate) fn sample(name: &str, kind: Kind, ino: u64, changed: i64) -> Piece {
+        Piece {
+            name: name.into(),
+            file: FileId { dev: 1, ino },
+            kind,
+            uid: Uid(1000),
+            mode: 0o700,
+            links: 1,
+            bytes: 4_096,
+            length: 1,
+            modified: changed,
+            changed,
+        }
+    }
+}
+
 /// What a name leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

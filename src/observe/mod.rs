@@ -10,6 +10,7 @@ mod descriptors;
 mod leases;
 mod mcp;
 mod naming;
+mod opened;
 mod pings;
 mod processes;
 mod registries;

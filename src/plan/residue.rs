@@ -74,38 +74,27 @@ fn directory_goes(left: &Left, taken: &[BString]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::id::{FileId, Uid};
+    use crate::model::id::FileId;
     use crate::model::residue::{Kind, Numbers, Piece, Place, Record, Remains, Target};
     use crate::plan::fixture;
-
-    fn piece(name: &str, kind: Kind, changed: i64) -> Piece {
-        Piece {
-            name: name.into(),
-            file: FileId { dev: 1, ino: 10 },
-            kind,
-            uid: Uid(1000),
-            mode: 0o700,
-            links: 1,
-            bytes: 4_096,
-            length: 1,
-            modified: changed,
-            changed,
-        }
-    }
 
     fn place(name: &str) -> Place {
         Place { directory: "/tmp".into(), holder: FileId { dev: 1, ino: 2 }, name: name.into() }
     }
 
     fn left(name: &str, changed: i64) -> Left {
-        let own = piece(name, Kind::Directory, changed);
+        let own = Piece::sample(name, Kind::Directory, 10, changed);
         Left::Directory(Remains { place: place(name), own, entries: Ok(Vec::new()), numbers: Numbers::Alike })
     }
 
     fn record(name: &str, of: &str) -> Left {
         let there = Some(FileId { dev: 1, ino: 10 });
         let target = Target { directory: place(of), file: "s".into(), there };
-        Left::Record(Record { place: place(name), own: piece(name, Kind::File, 0), target: Ok(Some(target)) })
+        Left::Record(Record {
+            place: place(name),
+            own: Piece::sample(name, Kind::File, 10, 0),
+            target: Ok(Some(target)),
+        })
     }
 
     fn paths(residue: &Residue) -> Vec<String> {

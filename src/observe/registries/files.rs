@@ -8,13 +8,14 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use bstr::{BStr, BString, ByteSlice as _};
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::config::policy::Glob;
-use crate::model::id::{FileId, Uid};
+use crate::model::id::Uid;
 use crate::model::known::{Known, Reason, Unknown};
+use crate::observe::opened::{file_id, names, text, unknown};
 
 use super::record::{Form, Records, record};
 
@@ -240,7 +241,7 @@ impl Walk<'_> {
         if !self.may_go_on(name) {
             return;
         }
-        let text = match text(file) {
+        let text = match text(file, LONGEST) {
             Ok(text) => text,
             Err(errno) => return self.refused(errno, name),
         };
@@ -277,57 +278,6 @@ fn changed(directory: &OwnedFd) -> Option<(i128, i128)> {
     let stat = rustix::fs::fstat(directory).ok()?;
     // Widths and signs differ between platforms; all of them fit.
     Some((i128::from(stat.st_mtime), i128::from(stat.st_mtime_nsec)))
-}
-
-/// Returns the names in a directory, one more than `most` at most.
-fn names(directory: &OwnedFd, most: usize) -> Result<Vec<BString>, Errno> {
-    let mut names = Vec::new();
-    for entry in Dir::read_from(directory)? {
-        let entry = entry?;
-        let name = entry.file_name().to_bytes();
-        if name != b"." && name != b".." {
-            names.push(name.into());
-        }
-        if names.len() > most {
-            break;
-        }
-    }
-    Ok(names)
-}
-
-/// Returns what stands in a file, one byte more than the longest record at most.
-fn text(file: &OwnedFd) -> Result<Vec<u8>, Errno> {
-    let mut text = Vec::new();
-    let mut chunk = [0; 16 * 1024];
-    while text.len() <= LONGEST {
-        match rustix::io::read(file, &mut chunk) {
-            Ok(0) => break,
-            Ok(length) => text.extend_from_slice(&chunk[..length]),
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno),
-        }
-    }
-    Ok(text)
-}
-
-#[cfg(target_os = "linux")]
-fn file_id(stat: &Stat) -> FileId {
-    FileId { dev: stat.st_dev, ino: stat.st_ino }
-}
-
-#[cfg(target_os = "macos")]
-fn file_id(stat: &Stat) -> FileId {
-    FileId { dev: stat.st_dev.cast_unsigned().into(), ino: stat.st_ino }
-}
-
-fn unknown(errno: Errno, what: impl Into<String>) -> Unknown {
-    let reason = match errno {
-        Errno::ACCESS | Errno::PERM => Reason::Denied,
-        Errno::NOENT => Reason::Vanished,
-        Errno::MFILE | Errno::NFILE | Errno::NOMEM => Reason::Starved,
-        other => Reason::Failed(other.raw_os_error()),
-    };
-    Unknown::new(reason, what)
 }
 
 #[cfg(test)]

@@ -7,8 +7,9 @@ use crate::config::policy::Glob;
 use crate::model::id::Uid;
 use crate::model::known::{Known, Reason, Unknown};
 use crate::model::residue::{Kind, Left, Numbers, Place, Remains};
+use crate::observe::opened::unknown;
 
-use super::{Finds, NAMES_MOST, Root, beneath, names, piece, piece_at, roots, unknown};
+use super::{Finds, NAMES_MOST, Root, beneath, names, piece, piece_at, roots};
 
 /// Most directories of one policy that are looked into; the next sweep sees the others once these are gone.
 const DIRECTORIES_MOST: usize = 2_048;

@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use bstr::{BStr, BString, ByteSlice as _};
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 #[cfg(target_os = "linux")]
@@ -20,6 +20,7 @@ use crate::model::id::{FileId, Uid};
 use crate::model::known::{Known, Reason, Unknown};
 use crate::model::look::Gap;
 use crate::model::residue::{Ask, Kind, Piece, Told};
+use crate::observe::opened::{self, file_id, unknown};
 
 /// How long one look may take. The aside process has two seconds before it counts as hung.
 const TIME_MOST: Duration = Duration::from_millis(1500);
@@ -172,18 +173,11 @@ fn beneath(directory: impl AsFd, name: &BStr) -> Result<OwnedFd, Errno> {
     }
 }
 
-/// Returns the names in a directory; nothing where there are more than `most`.
+/// Returns the names in a directory, sorted; nothing where there are more than `most`.
 fn names(directory: &OwnedFd, most: usize) -> Result<Option<Vec<BString>>, Errno> {
-    let mut names = Vec::new();
-    for entry in Dir::read_from(directory)? {
-        let entry = entry?;
-        let name = entry.file_name().to_bytes();
-        if name != b"." && name != b".." {
-            if names.len() == most {
-                return Ok(None);
-            }
-            names.push(name.into());
-        }
+    let mut names = opened::names(directory, most)?;
+    if names.len() > most {
+        return Ok(None);
     }
     names.sort();
     Ok(Some(names))
@@ -225,26 +219,6 @@ fn number(value: impl TryInto<u64>) -> u64 {
 fn nanoseconds(seconds: impl TryInto<i64>, rest: impl TryInto<i64>) -> i64 {
     let whole = seconds.try_into().ok().and_then(|seconds: i64| seconds.checked_mul(1_000_000_000));
     whole.zip(rest.try_into().ok()).and_then(|(whole, rest)| whole.checked_add(rest)).unwrap_or(i64::MAX)
-}
-
-#[cfg(target_os = "linux")]
-fn file_id(stat: &Stat) -> FileId {
-    FileId { dev: stat.st_dev, ino: stat.st_ino }
-}
-
-#[cfg(target_os = "macos")]
-fn file_id(stat: &Stat) -> FileId {
-    FileId { dev: stat.st_dev.cast_unsigned().into(), ino: stat.st_ino }
-}
-
-fn unknown(errno: Errno, what: impl Into<String>) -> Unknown {
-    let reason = match errno {
-        Errno::ACCESS | Errno::PERM => Reason::Denied,
-        Errno::NOENT => Reason::Vanished,
-        Errno::MFILE | Errno::NFILE | Errno::NOMEM => Reason::Starved,
-        other => Reason::Failed(other.raw_os_error()),
-    };
-    Unknown::new(reason, what)
 }
 
 #[cfg(all(test, target_os = "linux"))]

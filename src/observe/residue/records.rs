@@ -11,15 +11,16 @@ use crate::config::policy::Glob;
 use crate::model::id::Uid;
 use crate::model::known::{Known, Reason, Unknown};
 use crate::model::residue::{Kind, Left, Place, Record, Target, below};
+use crate::observe::opened::{file_id, text, unknown};
 
 use super::directories::parted;
-use super::{Finds, HARMLESS, NAMES_MOST, Root, beneath, is_private, names, piece, piece_at, roots, unknown};
+use super::{Finds, HARMLESS, NAMES_MOST, Root, beneath, is_private, names, piece, piece_at, roots};
 
 /// Most records that are read.
 const RECORDS_MOST: usize = 4_096;
 
 /// A longer record is none of ours, bytes.
-const LONGEST: u64 = 64 * 1024;
+const LONGEST: usize = 64 * 1024;
 
 /// What is read of each.
 pub(super) struct Sought<'a> {
@@ -110,14 +111,15 @@ impl Walk<'_> {
             return;
         }
         let Ok(above) = rustix::fs::fstat(directory) else { return };
-        let place =
-            Place { directory: path.to_owned(), holder: super::file_id(&above), name: name.to_owned() };
+        let place = Place { directory: path.to_owned(), holder: file_id(&above), name: name.to_owned() };
         let what = || format!("'{}'", place.path());
         // The very file that is read is the one that is told of.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | HARMLESS;
         let (own, target) = match rustix::fs::openat(directory, name.as_bytes(), flags, Mode::empty()) {
             Ok(file) => match rustix::fs::fstat(&file) {
-                Ok(stat) => (piece(name, &stat), text(&file).map_err(|errno| unknown(errno, what()))),
+                Ok(stat) => {
+                    (piece(name, &stat), text(&file, LONGEST).map_err(|errno| unknown(errno, what())))
+                }
                 Err(errno) => (own, Err(unknown(errno, what()))),
             },
             Err(Errno::NOENT) => return,
@@ -130,7 +132,7 @@ impl Walk<'_> {
     /// Returns what a record names: a file of a directory that stands directly in a root.
     fn target(&self, text: &[u8], what: &str) -> Known<Option<Target>> {
         let unsound = |why: &str| Unknown::new(Reason::Unsound, format!("{what}: {why}"));
-        if text.len() as u64 > LONGEST {
+        if text.len() > LONGEST {
             return Err(Unknown::new(Reason::Truncated, what));
         }
         let json: Value = serde_json::from_slice(text).map_err(|_| unsound("no JSON"))?;
@@ -151,19 +153,4 @@ impl Walk<'_> {
         let directory = Place { directory: root.path.clone(), holder: root.file, name: name.to_owned() };
         Ok(Some(Target { directory, file: file.to_owned(), there }))
     }
-}
-
-/// Returns what stands in a file, a little more than the longest record at most.
-fn text(file: &OwnedFd) -> Result<Vec<u8>, Errno> {
-    let mut text = Vec::new();
-    let mut chunk = [0; 16 * 1024];
-    while text.len() as u64 <= LONGEST {
-        match rustix::io::read(file, &mut chunk) {
-            Ok(0) => break,
-            Ok(length) => text.extend_from_slice(&chunk[..length]),
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno),
-        }
-    }
-    Ok(text)
 }

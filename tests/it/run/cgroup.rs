@@ -154,16 +154,20 @@ fn who_is_to_live_on_in_the_cgroup_is_judged_for_its_own_sake() {
     spares("nohup sleep 601");
 }
 
+/// Starts a run whose command leaves somebody who is deaf to TERM. Returns it with his number and their cgroup.
+fn leaving_one(field: &Field) -> (Held, i32, PathBuf) {
+    let line = "(trap '' TERM; exec sleep 600) >/dev/null 2>&1 & echo $! >left; cat";
+    let run = Held::start(piped(&mut field.run(&[], line)));
+    (run, field.planted.pid_in(&field.path("left")), directory(field))
+}
+
 #[test]
 fn a_cgroup_with_another_inside_is_not_killed_as_a_whole() {
     let field = Field::new();
     if !is_possible(&field) {
         return;
     }
-    let line = "(trap '' TERM; exec sleep 600) >/dev/null 2>&1 & echo $! >left; cat";
-    let mut run = Held::start(piped(&mut field.run(&[], line)));
-    let left = field.planted.pid_in(&field.path("left"));
-    let directory = directory(&field);
+    let (mut run, left, directory) = leaving_one(&field);
     fs::create_dir(directory.join("inner")).unwrap();
     drop((run.0.stdin.take(), run.0.stdout.take()));
     run.ends();
@@ -179,10 +183,7 @@ fn who_was_moved_into_the_cgroup_is_never_touched() {
     if !is_possible(&field) {
         return;
     }
-    let line = "(trap '' TERM; exec sleep 600) >/dev/null 2>&1 & echo $! >left; cat";
-    let mut run = Held::start(piped(&mut field.run(&[], line)));
-    let left = field.planted.pid_in(&field.path("left"));
-    let directory = directory(&field);
+    let (mut run, left, directory) = leaving_one(&field);
     // Younger than the run, and a child of the run's holder, which this test is.
     let mut stranger = Held::start(field.planted.command("sleep").arg("600").stdin(Stdio::null()));
     // The kernel lets root and the owner of a delegated cgroup do that.
