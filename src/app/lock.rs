@@ -10,6 +10,7 @@ use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
+use super::flock::Flock;
 use super::place::Surroundings;
 use super::signals::{Waited, wait};
 use super::state::{State, StateError};
@@ -23,7 +24,7 @@ const NAME: &str = "reapd.lock";
 /// The held lock; the kernel lets go of it when we end, however we end.
 #[derive(Debug)]
 pub struct Lock {
-    _file: File,
+    _held: Flock,
 }
 
 /// Why there is no lock.
@@ -83,27 +84,26 @@ fn take_in(directory: &Path, wall: u64, patience: Duration) -> Result<Lock, Lock
     let path = directory.join(NAME);
     let wrap = |error: Errno| LockError::Io { path: path.clone(), source: error.into() };
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    let opened = rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR).map_err(wrap)?;
-    let mut file = File::from(opened);
+    let open = || rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR).map(File::from).map_err(wrap);
     let begun = Instant::now();
-    loop {
-        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => break,
+    let mut held = loop {
+        match Flock::take(open()?, FlockOperation::NonBlockingLockExclusive) {
+            Ok(held) => break held,
             Err(Errno::WOULDBLOCK) if begun.elapsed() < patience => {
                 if wait(AGAIN) == Waited::Stopped {
                     return Err(LockError::Interrupted);
                 }
             }
-            Err(Errno::WOULDBLOCK) => return Err(LockError::Held { holder: holder(&mut file) }),
-            Err(Errno::INTR) => {}
+            Err(Errno::WOULDBLOCK) => return Err(LockError::Held { holder: holder(&mut open()?) }),
             Err(error) => return Err(wrap(error)),
         }
-    }
+    };
     // Who we are is a courtesy to the one who waits; without it the lock holds as well.
     if let Ok(text) = serde_json::to_vec(&Holder { pid: std::process::id(), since: wall }) {
+        let file = held.file();
         let _ = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(&text));
     }
-    Ok(Lock { _file: file })
+    Ok(Lock { _held: held })
 }
 
 fn holder(file: &mut File) -> Option<Holder> {

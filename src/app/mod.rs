@@ -3,6 +3,7 @@
 
 pub mod cli;
 pub mod exit;
+pub mod flock;
 pub mod glance;
 pub mod held;
 pub mod journal;

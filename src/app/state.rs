@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
+use super::flock::Flock;
 use super::place::Surroundings;
 
 /// A state file is read no further than this; ours are far smaller, and a stranger's file must not fill memory.
@@ -135,25 +136,15 @@ impl State {
     }
 
     /// Says by a lock, until it is dropped, that something is going on; many may say so at once.
-    pub fn shared(&self, name: &str) -> Result<File, StateError> {
-        let file = self.append(name)?;
-        loop {
-            match rustix::fs::flock(&file, FlockOperation::LockShared) {
-                Err(Errno::INTR) => {}
-                done => {
-                    return done
-                        .map(|()| file)
-                        .map_err(|error| io("cannot lock", &self.path_of(name), error));
-                }
-            }
-        }
+    pub fn shared(&self, name: &str) -> Result<Flock, StateError> {
+        Flock::take(self.append(name)?, FlockOperation::LockShared)
+            .map_err(|error| io("cannot lock", &self.path_of(name), error))
     }
 
     /// Keeps those out who would take that lock; nothing where somebody has it.
-    pub fn alone(&self, name: &str) -> Result<Option<File>, StateError> {
-        let file = self.append(name)?;
-        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Some(file)),
+    pub fn alone(&self, name: &str) -> Result<Option<Flock>, StateError> {
+        match Flock::take(self.append(name)?, FlockOperation::NonBlockingLockExclusive) {
+            Ok(held) => Ok(Some(held)),
             Err(Errno::WOULDBLOCK) => Ok(None),
             Err(error) => Err(io("cannot lock", &self.path_of(name), error)),
         }
@@ -206,14 +197,12 @@ impl State {
     }
 
     /// Keeps other processes from changing lists in here until the answer is dropped.
-    pub fn exclusive(&self) -> Result<OwnedFd, StateError> {
+    pub fn exclusive(&self) -> Result<Flock, StateError> {
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
         // A descriptor of its own: flock(2) belongs to the open file, so that a clone would share it.
         let own = rustix::fs::openat(&self.directory, ".", flags, Mode::empty())
             .map_err(|error| io("cannot open", &self.path, error))?;
-        rustix::fs::flock(&own, FlockOperation::LockExclusive)
-            .map_err(|error| io("cannot lock", &self.path, error))?;
-        Ok(own)
+        Flock::take(own, FlockOperation::LockExclusive).map_err(|error| io("cannot lock", &self.path, error))
     }
 }
 

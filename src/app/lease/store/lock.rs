@@ -1,17 +1,16 @@
 //! Who waits for whom in the lease directory. The kernel lets go of every lock when its holder ends, however it ends.
 
-use std::os::fd::OwnedFd;
-
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::{Store, StoreError, io};
+use crate::app::flock::Flock;
 use crate::model::lease::LeaseId;
 
 /// The lock of one lease.
 #[derive(Debug)]
 pub struct LeaseLock {
-    _file: OwnedFd,
+    _held: Flock,
 }
 
 impl Store {
@@ -36,17 +35,16 @@ impl Store {
         loop {
             let file =
                 rustix::fs::openat(&self.directory, &name, flags, Mode::RUSR | Mode::WUSR).map_err(wrap)?;
-            match rustix::fs::flock(&file, how) {
-                Ok(()) => {}
-                Err(Errno::WOULDBLOCK) => return Ok(None),
-                Err(Errno::INTR) => continue,
-                Err(error) => return Err(wrap(error)),
-            }
-            // A sweep tidies up locks that nobody holds: this one may have lost its name while we waited.
             let ours = rustix::fs::fstat(&file).map_err(wrap)?;
+            let held = match Flock::take(file, how) {
+                Ok(held) => held,
+                Err(Errno::WOULDBLOCK) => return Ok(None),
+                Err(error) => return Err(wrap(error)),
+            };
+            // A sweep tidies up locks that nobody holds: this one may have lost its name while we waited.
             match rustix::fs::statat(&self.directory, &name, AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(there) if (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino) => {
-                    return Ok(Some(LeaseLock { _file: file }));
+                    return Ok(Some(LeaseLock { _held: held }));
                 }
                 Ok(_) | Err(Errno::NOENT) => {}
                 Err(error) => return Err(wrap(error)),
@@ -55,19 +53,14 @@ impl Store {
     }
 
     /// Keeps others who change leases through here out until it is dropped.
-    pub(super) fn exclusive(&self) -> Result<OwnedFd, StoreError> {
+    pub(super) fn exclusive(&self) -> Result<Flock, StoreError> {
         self.exclusive_errno().map_err(|error| io("cannot lock", &self.path, error))
     }
 
-    pub(super) fn exclusive_errno(&self) -> Result<OwnedFd, Errno> {
+    pub(super) fn exclusive_errno(&self) -> Result<Flock, Errno> {
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
         // A descriptor of its own: flock(2) belongs to the open file, so that a clone would share it.
         let own = rustix::fs::openat(&self.directory, ".", flags, Mode::empty())?;
-        loop {
-            match rustix::fs::flock(&own, FlockOperation::LockExclusive) {
-                Err(Errno::INTR) => {}
-                done => return done.map(|()| own),
-            }
-        }
+        Flock::take(own, FlockOperation::LockExclusive)
     }
 }
