@@ -111,13 +111,14 @@ mod tests {
     }
 
     #[test]
-    fn we_ourselves_run() {
+    fn we_ourselves_are_not_at_rest() {
         let own = super::super::owner::bearer(
             crate::model::id::Pid::new(i32::try_from(std::process::id()).unwrap()).unwrap(),
         );
         let own = own.unwrap().unwrap().id;
         let why = at_rest(own).unwrap_err();
-        assert!(why.to_string().contains("runs"), "{why}");
+        // This thread runs; another one that is looked at first may wait for a disk.
+        assert!(why.to_string().contains("its silence while"), "{why}");
         assert!(progress(&[own]).unwrap().moved > 0);
         let stranger = ProcessId { start: crate::model::id::Start(own.start.0 + 1), ..own };
         assert!(progress(&[own, stranger]).is_err());
