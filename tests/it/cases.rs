@@ -19,6 +19,7 @@ use serde_json::Value;
 
 use crate::patience::patiently;
 use crate::planted::Planted;
+use crate::support::program;
 
 /// What must become of a root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,7 +57,7 @@ impl Field {
         let planted = Planted::new();
         let shapes = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/shapes");
         for script in ["plant.py", "server.py"] {
-            fs::copy(shapes.join(script), planted.path(script)).unwrap();
+            program::copy(shapes.join(script), planted.path(script));
         }
         for directory in ["home", "run", "throwaway"] {
             fs::create_dir(planted.path(directory)).unwrap();

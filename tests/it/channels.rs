@@ -16,6 +16,8 @@ use reapd::model::table::Table;
 use reapd::observe::sockets::Dump;
 use reapd::observe::stdio;
 
+use crate::support::program;
+
 use self::shape::{Shape, id, readable_table, refuses, table, tty, until};
 
 fn channel(of: ProcessId, fd: u32) -> Channel {
@@ -276,7 +278,7 @@ fn an_ordinary_user_takes_no_whole_census() {
         let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(folder.path(), everybody).unwrap();
         let copy = folder.path().join("it");
-        std::fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
+        program::copy(std::env::current_exe().unwrap(), &copy);
         let output = Command::new(&copy)
             .args(["--exact", "channels::an_ordinary_user_takes_no_whole_census", "--test-threads=1"])
             .uid(65534)

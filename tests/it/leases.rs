@@ -17,6 +17,7 @@ use serde_json::Value;
 
 use crate::desk::{Desk, text};
 use crate::planted::wait_for;
+use crate::support::program;
 use crate::turn::turn;
 
 /// A desk with a lease directory of its own.
@@ -391,7 +392,7 @@ impl<'a> Agent<'a> {
         let planted = &office.desk.planted;
         let program = planted.path(&format!("{name}/claude"));
         fs::create_dir(planted.path(name)).unwrap();
-        fs::copy(fs::canonicalize("/bin/bash").unwrap(), &program).unwrap();
+        program::copy(fs::canonicalize("/bin/bash").unwrap(), &program);
         let pid_file = planted.path(&format!("{name}/pid"));
         // One hook for each numbered file that appears.
         let script = "echo $$ >$D/pid.new; mv $D/pid.new $D/pid; n=1

@@ -26,6 +26,8 @@ use reapd::model::question::{Answer, Owner, PathAnswer, Question};
 use reapd::model::table::{Kernel, State};
 use reapd::observe::{Life, Observer, Setup};
 
+use crate::support::program;
+
 const NONCE: &str = "REAPD_TEST_NONCE";
 
 /// A process of ours, ended when the test ends, whatever it ends with.
@@ -266,7 +268,7 @@ fn a_directory_really_named_deleted_is_linked() {
 fn a_program_really_named_deleted_keeps_its_name() {
     let root = tempfile::tempdir().unwrap();
     let program = root.path().join("x (deleted)");
-    copy(Path::new("/bin/sleep"), &program);
+    program::copy(Path::new("/bin/sleep"), &program);
     let mut child =
         Command::new(&program).arg("60").env(NONCE, std::process::id().to_string()).spawn().unwrap();
     let pid = Pid::new(i32::try_from(child.id()).unwrap()).unwrap();
@@ -403,7 +405,7 @@ const NOBODY: &str = "exec setpriv --reuid 65534 --regid 65534 --clear-groups";
 fn as_nobody(directory: &Path) -> String {
     fs::set_permissions(directory, fs::Permissions::from_mode(0o755)).unwrap();
     let binary = directory.join("reapd");
-    copy(Path::new(env!("CARGO_BIN_EXE_reapd")), &binary);
+    program::copy(Path::new(env!("CARGO_BIN_EXE_reapd")), &binary);
     stand_in(directory, &format!("{NOBODY} {} \"$@\"", binary.display()))
 }
 
@@ -438,7 +440,7 @@ fn an_undumpable_process_of_the_same_user_is_denied_b24() {
     let root = tempfile::tempdir().unwrap();
     let aside = as_nobody(root.path());
     let own = root.path().join("tests");
-    copy(&std::env::current_exe().unwrap(), &own);
+    program::copy(std::env::current_exe().unwrap(), &own);
     let mut started = Started::new(
         Command::new("sh")
             .arg("-c")
@@ -637,18 +639,10 @@ fn reuse() {
     panic!("the number never passed on within one tick");
 }
 
-/// Copies a program by way of another process: a descriptor of ours that is open for writing could be inherited by
-/// what another test starts at that moment, and then nobody could run the copy (execve(2), ETXTBSY).
-fn copy(from: &Path, to: &Path) {
-    assert!(Command::new("cp").arg(from).arg(to).status().unwrap().success());
-}
-
 /// Writes a stand-in for `reapd aside`: a script in its place.
 fn stand_in(directory: &Path, text: &str) -> String {
-    let (draft, script) = (directory.join("draft"), directory.join("aside"));
-    fs::write(&draft, format!("#!/bin/sh\n{text}\n")).unwrap();
-    fs::set_permissions(&draft, fs::Permissions::from_mode(0o755)).unwrap();
-    copy(&draft, &script);
+    let script = directory.join("aside");
+    program::script(&format!("#!/bin/sh\n{text}\n"), &script);
     script.to_str().unwrap().to_owned()
 }
 

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::desk::text;
 use crate::planted::{Planted, wait_for};
+use crate::support::program;
 
 /// nobody, of no group that anything belongs to.
 const USER: u32 = 65_534;
@@ -25,17 +26,17 @@ impl Nobody {
         let base = planted.path("");
         fs::set_permissions(&base, fs::Permissions::from_mode(0o755)).unwrap();
         let shapes = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/shapes");
-        fs::copy(shapes.join("client.py"), planted.path("client.py")).unwrap();
+        program::copy(shapes.join("client.py"), planted.path("client.py"));
         let binary = planted.path("reapd");
         // The build may be where that user cannot go.
         if fs::hard_link(env!("CARGO_BIN_EXE_reapd"), &binary).is_err() {
-            fs::copy(env!("CARGO_BIN_EXE_reapd"), &binary).unwrap();
+            program::copy(env!("CARGO_BIN_EXE_reapd"), &binary);
         }
         for directory in ["home/.config/reapd", "run", "state", "pids"] {
             fs::create_dir_all(planted.path(directory)).unwrap();
         }
         let server = planted.path("home/server.py");
-        fs::copy(shapes.join("files-server"), &server).unwrap();
+        program::copy(shapes.join("files-server"), &server);
         let entry = serde_json::json!({ "command": PYTHON, "args": [server, "--stdio"] });
         let servers = serde_json::json!({ "mcpServers": { "files": entry } });
         fs::write(planted.path("home/.claude.json"), servers.to_string()).unwrap();

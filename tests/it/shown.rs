@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::broker::stand::Host;
 use crate::desk::{Desk, text};
 use crate::planted::{MARK, Planted, wait_for};
+use crate::support::program;
 
 fn shapes() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/shapes")
@@ -15,8 +16,8 @@ fn shapes() -> PathBuf {
 fn package(planted: &Planted) -> PathBuf {
     let package = planted.path("lib/node_modules/@modelcontextprotocol/server-filesystem/dist");
     fs::create_dir_all(&package).unwrap();
-    fs::copy(shapes().join("npx"), planted.path("lib/npx")).unwrap();
-    fs::copy(shapes().join("files-server"), package.join("index.js")).unwrap();
+    program::copy(shapes().join("npx"), planted.path("lib/npx"));
+    program::copy(shapes().join("files-server"), package.join("index.js"));
     package.join("index.js")
 }
 

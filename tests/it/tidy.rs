@@ -388,6 +388,23 @@ fn nothing_names_the_machine_it_was_written_on() {
     catches(machine_paths, "README.md", &format!("~{path}prod"), &format!("see {path}notes"));
 }
 
+/// A copy that this process writes itself may be refused to whoever starts it; see `support/program.rs`.
+fn own_copies(file: &File) -> Vec<String> {
+    let call = concat!("fs::co", "py(");
+    let is_test = file.path.starts_with("tests/");
+    code(&file.text)
+        .filter(|(_, line)| is_test && line.contains(call))
+        .map(|(at, _)| format!("{}:{at}: copied by the tests themselves", file.path))
+        .collect()
+}
+
+#[test]
+fn what_tests_start_was_written_by_another_process() {
+    holds(own_copies);
+    let call = concat!("fs::co", "py(a, b);");
+    catches(own_copies, "tests/it/run.rs", "program::copy(a, b);", call);
+}
+
 // -- the top of the project
 
 #[test]

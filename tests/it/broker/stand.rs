@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 
 use crate::desk::{Desk, text};
 use crate::planted::{MARK, wait_for};
+use crate::support::program;
 
 /// A desk with the plugin laid out.
 pub(crate) struct Host {
@@ -101,13 +102,12 @@ impl Host {
             fs::create_dir_all(planted.path(directory)).unwrap();
         }
         fs::create_dir_all(planted.path("data/state")).unwrap();
-        fs::copy(
+        program::copy(
             shapes().join("app-server-broker.mjs"),
             planted.path("plugin/scripts/app-server-broker.mjs"),
-        )
-        .unwrap();
+        );
         for codex in ["plugin/bin/codex", "plugin/vendor/app-server"] {
-            fs::copy(shapes().join("codex.py"), planted.path(codex)).unwrap();
+            program::copy(shapes().join("codex.py"), planted.path(codex));
         }
         // The kernel names a process after the link that it was started by.
         for program in ["node", "codex"] {

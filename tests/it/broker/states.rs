@@ -10,6 +10,7 @@ use serde_json::json;
 use crate::broker::stand::{Broker, Companion, Host, Report};
 use crate::desk::runs;
 use crate::planted::wait_for;
+use crate::support::program;
 
 /// What must become of a broker.
 #[derive(Debug, Clone, Copy)]
@@ -268,7 +269,7 @@ fn others_that_are_called_so_are_no_brokers() {
     // They all sleep, whatever their arguments say: SYSTEMS 1.1 lists who else is called so.
     let script = place.workspace.join("app-server");
     fs::write(&script, "import time\ntime.sleep(600)\n").unwrap();
-    fs::copy(&script, place.workspace.join("app-server-broker.mjs")).unwrap();
+    program::copy(&script, place.workspace.join("app-server-broker.mjs"));
     let broker: PathBuf = place.workspace.join("app-server-broker.mjs");
     let broker = broker.to_str().unwrap();
     let socket = place.session.join("app.sock");

@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 
 use crate::patience::patiently;
+use crate::support::program;
 
 use super::{Ended, Field, Kept, Swept, is_root};
 
@@ -26,7 +27,7 @@ fn an_ordinary_user_ends_what_is_theirs_and_could_be_read_and_says_nothing_of_ot
     // policies fit the script of this directory alone.
     let policies = field.policies();
     fs::write(field.config(), &policies[policies.find("[confirm]").unwrap()..]).unwrap();
-    fs::copy(env!("CARGO_BIN_EXE_reapd"), path("reapd")).unwrap();
+    program::copy(env!("CARGO_BIN_EXE_reapd"), path("reapd"));
     field.grow("users");
 
     let mut command = Command::new("setsid");

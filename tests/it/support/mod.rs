@@ -9,5 +9,6 @@
 pub(crate) mod look;
 #[cfg(target_os = "linux")]
 pub(crate) mod observing;
+pub(crate) mod program;
 pub(crate) mod stage;
 pub(crate) mod tree;

@@ -61,8 +61,7 @@ pub(crate) fn reapd_after(folder: &Path, before: &str) -> PathBuf {
     std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o755)).unwrap();
     let (binary, program) = (folder.join("reapd"), folder.join("start"));
     // The build may be where another user cannot go.
-    std::fs::copy(env!("CARGO_BIN_EXE_reapd"), &binary).unwrap();
-    std::fs::write(&program, format!("#!/bin/sh\n{before} {} \"$@\"\n", binary.display())).unwrap();
-    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    super::program::copy(env!("CARGO_BIN_EXE_reapd"), &binary);
+    super::program::script(&format!("#!/bin/sh\n{before} {} \"$@\"\n", binary.display()), &program);
     program
 }
