@@ -43,8 +43,8 @@ pub struct Escalation {
     rungs: Vec<Rung>,
     root: ProcessId,
     began: Moment,
-    /// The rung that was prolonged last, so that each is once at most.
-    prolonged: Option<usize>,
+    /// The rung that was prolonged last, and how often: those that fork without end must not prolong it for ever.
+    prolonged: Option<(usize, Prolonged)>,
     /// When it was first polled: the ladder begins then.
     first_poll: Option<Moment>,
     /// Until when was to be waited, where the last step was a wait.
@@ -86,6 +86,12 @@ enum Over {
     No,
     Gone,
     Refused,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Prolonged {
+    Once,
+    Twice,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -145,11 +151,10 @@ impl Escalation {
         while let Some(rung) = self.rungs.get(self.rung).copied()
             && now >= self.rung_began.plus(rung.grace)
         {
-            if self.owes(rung) {
-                // A poll that came late must not end a rung before everybody was asked: they get what is left of the
-                // grace behind the root's head start, once on each rung.
-                let late = now.since(self.rung_began.plus(self.head_start(rung)));
-                self.prolonged = Some(self.rung);
+            // A poll that came late must not end a rung before everybody was asked.
+            if let Some((again, from)) = self.owes(rung) {
+                let late = now.since(self.rung_began.plus(from));
+                self.prolonged = Some((self.rung, again));
                 self.rung_began = self.rung_began.plus(late);
                 self.began = self.began.plus(late);
                 break;
@@ -326,11 +331,19 @@ impl Escalation {
             .collect()
     }
 
-    /// Says whether somebody was not asked yet on this rung, and may still be.
-    fn owes(&self, rung: Rung) -> bool {
+    /// Returns from where a rung goes on, if somebody was not asked yet on it: behind the root's head start, and when
+    /// polls go on coming late, from where nobody is held back any more.
+    fn owes(&self, rung: Rung) -> Option<(Prolonged, Duration)> {
         let unasked =
             |stage: &Stage| stage.over == Over::No && stage.asked.is_none_or(|asked| asked < self.rung);
-        rung.signal != Signal::Kill && self.prolonged != Some(self.rung) && self.members.values().any(unasked)
+        if rung.signal == Signal::Kill || !self.members.values().any(unasked) {
+            return None;
+        }
+        match self.prolonged {
+            Some((at, Prolonged::Once)) if at == self.rung => Some((Prolonged::Twice, rung.grace / 2)),
+            Some((at, Prolonged::Twice)) if at == self.rung => None,
+            Some(_) | None => Some((Prolonged::Once, self.head_start(rung))),
+        }
     }
 
     fn anchors_wait(&self, now: Moment, rung: Rung) -> bool {
@@ -529,6 +542,32 @@ mod tests {
             (Signal::Kill, vec![id(6)], 2300),
             "what is left of the grace behind the head start"
         );
+    }
+
+    #[test]
+    fn nor_is_the_witness_when_polls_go_on_coming_late_c32() {
+        let rungs = [(Signal::Term, 1000), (Signal::Kill, 500)];
+        let mut machine = Escalation::new(&ladder(&rungs), id(5), [id(5), id(6), id(7)], at(0));
+        machine.hold_back([id(7)].into());
+        assert_eq!(machine.poll(at(0)), Step::Signal { signal: Signal::Term, to: vec![id(5)] });
+        machine.gone(id(5));
+        assert_eq!(machine.poll(at(1500)), Step::Signal { signal: Signal::Term, to: vec![id(6)] });
+        // Late once more: the one that is held back has half of the grace from here on.
+        assert_eq!(machine.poll(at(3000)), Step::Signal { signal: Signal::Term, to: vec![id(7)] });
+        let mut now = at(3000);
+        assert_eq!(next(&mut machine, &mut now), Step::Signal { signal: Signal::Kill, to: vec![id(6)] });
+        assert_eq!(now, at(3500));
+        // And whoever joins while polls are late for ever puts nothing off for ever.
+        let mut machine = Escalation::new(&ladder(&rungs), id(5), [id(5)], at(0));
+        machine.poll(at(0));
+        let mut asked = Vec::new();
+        for round in 1..6 {
+            machine.joined(id(10 + round));
+            if let Step::Signal { signal, .. } = machine.poll(at(1500 * u64::from(round.unsigned_abs()))) {
+                asked.push(signal);
+            }
+        }
+        assert_eq!(asked[..3], [Signal::Term, Signal::Term, Signal::Kill]);
     }
 
     #[test]
