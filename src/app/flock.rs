@@ -7,7 +7,7 @@
 use std::fs::File;
 use std::os::fd::OwnedFd;
 
-use rustix::fs::FlockOperation;
+use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
 /// A held lock and its open file.
@@ -26,6 +26,14 @@ impl Flock {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// Takes the lock of a directory alone, waiting for whoever has it. By a descriptor of its own: flock(2) belongs to
+    /// the open file, so that a clone would share it.
+    pub fn directory(directory: &OwnedFd) -> Result<Flock, Errno> {
+        let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+        let own = rustix::fs::openat(directory, ".", flags, Mode::empty())?;
+        Flock::take(own, FlockOperation::LockExclusive)
     }
 
     /// Returns the open file, to write into it.

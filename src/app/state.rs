@@ -198,11 +198,7 @@ impl State {
 
     /// Keeps other processes from changing lists in here until the answer is dropped.
     pub fn exclusive(&self) -> Result<Flock, StateError> {
-        let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
-        // A descriptor of its own: flock(2) belongs to the open file, so that a clone would share it.
-        let own = rustix::fs::openat(&self.directory, ".", flags, Mode::empty())
-            .map_err(|error| io("cannot open", &self.path, error))?;
-        Flock::take(own, FlockOperation::LockExclusive).map_err(|error| io("cannot lock", &self.path, error))
+        Flock::directory(&self.directory).map_err(|error| io("cannot lock", &self.path, error))
     }
 }
 

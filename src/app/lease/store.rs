@@ -23,6 +23,7 @@ pub use fault::StoreError;
 pub use lock::LeaseLock;
 
 use super::place::LeaseDirectory;
+use crate::app::flock::Flock;
 use crate::app::state::{StateError, trusted};
 use crate::model::id::{FileId, Uid};
 use crate::model::lease::format::{self, FormatFault, LARGEST};
@@ -116,7 +117,7 @@ impl Store {
     }
 
     fn rename_where_free(&self, fresh: &str, name: &str) -> Result<(), Errno> {
-        let _lock = self.exclusive_errno()?;
+        let _lock = Flock::directory(&self.directory)?;
         match rustix::fs::statat(&self.directory, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(_) => Err(Errno::EXIST),
             Err(Errno::NOENT) => rustix::fs::renameat(&self.directory, fresh, &self.directory, name),

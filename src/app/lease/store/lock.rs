@@ -54,13 +54,6 @@ impl Store {
 
     /// Keeps others who change leases through here out until it is dropped.
     pub(super) fn exclusive(&self) -> Result<Flock, StoreError> {
-        self.exclusive_errno().map_err(|error| io("cannot lock", &self.path, error))
-    }
-
-    pub(super) fn exclusive_errno(&self) -> Result<Flock, Errno> {
-        let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
-        // A descriptor of its own: flock(2) belongs to the open file, so that a clone would share it.
-        let own = rustix::fs::openat(&self.directory, ".", flags, Mode::empty())?;
-        Flock::take(own, FlockOperation::LockExclusive)
+        Flock::directory(&self.directory).map_err(|error| io("cannot lock", &self.path, error))
     }
 }
