@@ -127,9 +127,9 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::config::policy::{HttpRegistry, Instance, Method, Origin, Server};
+    use crate::config::policy::Origin;
     use crate::judge::ledger::Ledger;
-    use crate::judge::rules::support::{ROOT, Says, Scene, config, id, pid};
+    use crate::judge::rules::support::{ROOT, Says, Scene, config, id, pid, registry_server};
     use crate::judge::{Candidates, Notes};
     use crate::model::id::{BootId, Start};
     use crate::model::lease::Holder;
@@ -156,24 +156,6 @@ mod tests {
         files(&[&[PlacePart::Pattern(PLACE.into())]])
     }
 
-    fn server(every: Duration) -> Registry {
-        Registry {
-            source: Source::Http(HttpRegistry {
-                server: Server::Tcp { host: "127.0.0.1".into(), port: 1 },
-                target: "/{key}".into(),
-                method: Method::Get,
-                headers: Vec::new(),
-                body: None,
-                every,
-                alive: Vec::new(),
-                gone: Vec::new(),
-                listed: None,
-                instance: Instance::Ancestor,
-            }),
-            ..fixed()
-        }
-    }
-
     fn question(place: &str) -> Question {
         Question::Registered { of: id(ROOT), registry: "r".into(), place: place.into(), key: "key".into() }
     }
@@ -197,7 +179,11 @@ mod tests {
     fn listed_over_and_not_listed() {
         check(&told(PLACE, Registered::Listed { holder: None }), &fixed(), &Says::No("'r' lists it"));
         check(&told(PLACE, unlisted()), &fixed(), &Says::Yes("lists 3 others"));
-        check(&told("", Registered::Over("404".into())), &server(Duration::ZERO), &Says::Yes("over: 404"));
+        check(
+            &told("", Registered::Over("404".into())),
+            &registry_server(Duration::ZERO),
+            &Says::Yes("over: 404"),
+        );
         let asked = Says::Asks(vec![question(PLACE)]);
         check(&told("/elsewhere", unlisted()), &fixed(), &asked);
         let refused = told(PLACE, unlisted()).refused(question(PLACE), Reason::Denied);
@@ -294,7 +280,7 @@ mod tests {
 
     #[test]
     fn every_end_hangs_on_its_registry() {
-        for (registry, place) in [(fixed(), PLACE), (server(Duration::ZERO), "")] {
+        for (registry, place) in [(fixed(), PLACE), (registry_server(Duration::ZERO), "")] {
             let found =
                 told(place, unlisted()).case(|case| weigh(case, &registry, BStr::new("key"))).unwrap();
             assert_eq!(found.cause, Some(Cause::Registry("r".into())));

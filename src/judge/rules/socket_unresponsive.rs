@@ -149,9 +149,9 @@ fn weigh(case: &Case<'_>, settings: Settings<'_>) -> Found<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::policy::{Ping, Setting, Talk, Template, TemplatePart};
+    use crate::config::policy::{Ping, Setting, Talk};
     use crate::judge::Ledger;
-    use crate::judge::rules::support::{ROOT, Says, Scene, id, listener, parent};
+    use crate::judge::rules::support::{self, ROOT, Says, Scene, id, listener, parent, verbatim};
     use crate::model::moment::Moment;
     use crate::model::question::{Answer, Call, Family, Listener, PathAnswer, Pinged, Progress, Question};
 
@@ -168,20 +168,11 @@ mod tests {
     }
 
     fn asked(patience: u64) -> Question {
-        Question::Ping {
-            of: id(ROOT),
-            policy: "server".into(),
-            call: Call::Mcp,
-            socket: SOCKET.into(),
-            tree: vec![id(ROOT)],
-            patience,
-        }
+        support::asked(SOCKET, patience)
     }
 
     fn ping() -> Ping {
-        let literal =
-            |text: &str| Template { text: text.into(), parts: vec![TemplatePart::Literal(text.into())] };
-        Ping { socket: literal(SOCKET), talk: Talk::Mcp }
+        Ping { socket: verbatim(SOCKET), talk: Talk::Mcp }
     }
 
     /// The root listens, so many seconds after the first attempt.
@@ -345,9 +336,7 @@ mod tests {
         check(&third, &Says::No("2 of 3 times"));
         // The words were changed after it.
         let lines = || Call::Lines { send: "x".into(), expect: "y".into() };
-        let said =
-            |text: &str| Template { text: text.into(), parts: vec![TemplatePart::Literal(text.into())] };
-        let other = || Ping { talk: Talk::Lines { send: said("x"), expect: said("y") }, ..ping() };
+        let other = || Ping { talk: Talk::Lines { send: verbatim("x"), expect: verbatim("y") }, ..ping() };
         let spoken = |mut question: Question| {
             if let Question::Ping { call, .. } = &mut question {
                 *call = lines();

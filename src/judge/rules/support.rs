@@ -8,8 +8,9 @@ use std::time::Duration;
 use bstr::BString;
 
 use crate::config::policy::{
-    AdmitEnv, ArgumentsShown, Condition, Config, Confirm, Detached, Glob, GlobPart, JournalSettings, Keep,
-    Limits, Line, Match, Offer, Origin, Ping, Policy, ProofNeed, Setting, Template, TemplatePart,
+    AdmitEnv, ArgumentsShown, Condition, Config, Confirm, Detached, Glob, GlobPart, HttpRegistry, Instance,
+    JournalSettings, Keep, Limits, Line, Match, Method, Offer, Origin, Ping, Policy, ProofNeed, Registry,
+    Server, Setting, Source, Template, TemplatePart,
 };
 use crate::judge::case::{Case, Other, Standing};
 use crate::judge::ledger::Ledger;
@@ -26,8 +27,8 @@ use crate::model::moment::{Clocks, Moment};
 use crate::model::ownership::descendants;
 use crate::model::plan::Ladder;
 use crate::model::question::{
-    Activity, Answer, Answers, Census, Channel, ChannelKind, Connection, Family, FarEnd, Holders, Listener,
-    Owner, Parent, PathAnswer, Peer, Question, Sockets,
+    Activity, Answer, Answers, Call, Census, Channel, ChannelKind, Connection, Family, FarEnd, Holders,
+    Listener, Owner, Parent, PathAnswer, Peer, Question, Sockets,
 };
 use crate::model::rule::Strength;
 use crate::model::table::{Row, State, Table, plain_row};
@@ -324,9 +325,7 @@ impl Scene {
         settings: &[(&'static str, Setting)],
         ping: Ping,
     ) -> Scene {
-        let settings = settings.iter().cloned().collect();
-        let condition = Condition { rule: rule.spec.name, strength: rule.spec.strength, settings };
-        self.pinging = Some((ping, condition));
+        self.pinging = Some((ping, condition(rule.spec.name, rule.spec.strength, settings)));
         self
     }
 
@@ -548,6 +547,11 @@ pub(in crate::judge) fn text(text: &str) -> Setting {
     Setting::Text(text.into())
 }
 
+/// A template without captures.
+pub(in crate::judge) fn verbatim(text: &str) -> Template {
+    Template { text: text.into(), parts: vec![TemplatePart::Literal(text.into())] }
+}
+
 /// A template of one capture.
 pub(in crate::judge) fn captured(name: &str) -> Setting {
     Setting::Template(Template {
@@ -559,6 +563,46 @@ pub(in crate::judge) fn captured(name: &str) -> Setting {
 /// A glob of one literal.
 pub(in crate::judge) fn literal(text: &str) -> Glob {
     Glob { text: text.into(), parts: vec![GlobPart::Literal(text.into())] }
+}
+
+pub(in crate::judge) fn condition(
+    rule: &'static str,
+    strength: Strength,
+    settings: &[(&'static str, Setting)],
+) -> Condition {
+    Condition { rule, strength, settings: settings.iter().cloned().collect() }
+}
+
+/// What is asked of the root's socket by policy `server`, in the words of MCP.
+pub(in crate::judge) fn asked(socket: &str, patience: u64) -> Question {
+    Question::Ping {
+        of: id(ROOT),
+        policy: "server".into(),
+        call: Call::Mcp,
+        socket: socket.into(),
+        tree: vec![id(ROOT)],
+        patience,
+    }
+}
+
+/// A registry that is a server, called `r`.
+pub(in crate::judge) fn registry_server(every: Duration) -> Registry {
+    Registry {
+        name: "r".into(),
+        origin: Origin::Builtin,
+        source: Source::Http(HttpRegistry {
+            server: Server::Tcp { host: "127.0.0.1".into(), port: 1 },
+            target: "/{key}".into(),
+            method: Method::Get,
+            headers: Vec::new(),
+            body: None,
+            every,
+            alive: Vec::new(),
+            gone: Vec::new(),
+            listed: None,
+            instance: Instance::Ancestor,
+        }),
+    }
 }
 
 pub(in crate::judge) fn config(private: &[Glob]) -> Config {

@@ -6,10 +6,8 @@ use std::time::Duration;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use crate::config::policy::{
-    Condition, Config, Line, Ping, ProofNeed, Setting, Talk, Template, TemplatePart,
-};
-use crate::judge::rules::support::{ROOT, Scene, config, connection, id, listener};
+use crate::config::policy::{Config, Line, Ping, ProofNeed, Setting, Talk};
+use crate::judge::rules::support::{ROOT, Scene, condition, config, connection, id, listener, verbatim};
 use crate::judge::{Ledger, candidates, judge, questions};
 use crate::model::known::{Reason, Unknown};
 use crate::model::look::Look;
@@ -76,14 +74,9 @@ fn asking() -> Config {
     let mut config = config(&[]);
     config.policies.truncate(1);
     let policy = &mut config.policies[0];
-    let socket = Template { text: SOCKET.into(), parts: vec![TemplatePart::Literal(SOCKET.into())] };
-    policy.ping = Some(Ping { socket, talk: Talk::Mcp });
+    policy.ping = Some(Ping { socket: verbatim(SOCKET), talk: Talk::Mcp });
     policy.proof = ProofNeed::Waived;
-    let sign = |rule, settings: &[(&'static str, Setting)]| Condition {
-        rule,
-        strength: Strength::Sign,
-        settings: settings.iter().cloned().collect(),
-    };
+    let sign = |rule, settings: &[(&'static str, Setting)]| condition(rule, Strength::Sign, settings);
     let every = Setting::Duration(Duration::from_secs(EVERY));
     policy.reap_when = vec![Line {
         conditions: vec![

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use crate::config::policy::{
-    Condition, Config, HttpRegistry, Instance, Line, Method, Offer, Origin, Ping, ProofNeed, Registry,
-    Server, Setting, Source, Talk, Template, TemplatePart,
+use crate::config::policy::{Config, Line, Offer, Ping, ProofNeed, Setting, Talk};
+use crate::judge::rules::support::{
+    self, ROOT, Scene, condition, config, connection, id, listener, registry_server, text, verbatim,
 };
-use crate::judge::rules::support::{ROOT, Scene, config, connection, id, listener, text};
 use crate::judge::{Ledger, candidates, judge, questions};
 use crate::model::evidence::Says;
 use crate::model::facts::Freezer;
@@ -14,16 +13,12 @@ use crate::model::id::Pid;
 use crate::model::known::Reason;
 use crate::model::look::Look;
 use crate::model::moment::Moment;
-use crate::model::question::{Answer, Call, Connection, Family, Peer, Pinged, Progress, Question, Response};
+use crate::model::question::{Answer, Connection, Family, Peer, Pinged, Progress, Question, Response};
 use crate::model::rule::Strength;
 use crate::model::table::State;
 use crate::model::verdict::{Judgement, Lookalike, Mode, Verdict, Verdicts};
 
 const SOCKET: &str = "/tmp/s.sock";
-
-fn condition(rule: &'static str, strength: Strength, settings: &[(&'static str, Setting)]) -> Condition {
-    Condition { rule, strength, settings: settings.iter().cloned().collect() }
-}
 
 /// One policy of one line that holds for every server which has neither children nor channels.
 fn without_backend() -> Config {
@@ -39,9 +34,7 @@ fn asking() -> Config {
     let mut config = config(&[]);
     config.policies.truncate(1);
     let policy = &mut config.policies[0];
-    let literal =
-        |text: &str| Template { text: text.into(), parts: vec![TemplatePart::Literal(text.into())] };
-    policy.ping = Some(Ping { socket: literal(SOCKET), talk: Talk::Mcp });
+    policy.ping = Some(Ping { socket: verbatim(SOCKET), talk: Talk::Mcp });
     policy.proof = ProofNeed::Waived;
     policy.reap_when = vec![Line {
         conditions: vec![
@@ -62,14 +55,7 @@ fn client() -> Connection {
 }
 
 fn asked(patience: u64) -> Question {
-    Question::Ping {
-        of: id(ROOT),
-        policy: "server".into(),
-        call: Call::Mcp,
-        socket: SOCKET.into(),
-        tree: vec![id(ROOT)],
-        patience,
-    }
+    support::asked(SOCKET, patience)
 }
 
 fn silent() -> Answer {
@@ -218,26 +204,10 @@ fn nothing_that_acts_is_asked_for_the_sake_of_an_offer() {
 
 #[test]
 fn somebody_elses_server_is_not_asked_for_an_offer_either() {
-    let key = Template { text: "k".into(), parts: vec![TemplatePart::Literal("k".into())] };
-    let settings = [("in", text("r")), ("key", Setting::Template(key))];
+    let settings = [("in", text("r")), ("key", Setting::Template(verbatim("k")))];
     let line =
         Line { conditions: vec![condition("lease-expired", Strength::Proof, &settings)], by_knowledge: None };
-    let registry = Registry {
-        name: "r".into(),
-        origin: Origin::Builtin,
-        source: Source::Http(HttpRegistry {
-            server: Server::Tcp { host: "127.0.0.1".into(), port: 1 },
-            target: "/{key}".into(),
-            method: Method::Get,
-            headers: Vec::new(),
-            body: None,
-            every: Duration::ZERO,
-            alive: Vec::new(),
-            gone: Vec::new(),
-            listed: None,
-            instance: Instance::Ancestor,
-        }),
-    };
+    let registry = registry_server(Duration::ZERO);
     let mut ours = offered(line.clone());
     ours.registries = vec![registry.clone()];
     assert_eq!(open(&serving(vec![]).look(), &ours, &Ledger::default()), []);
