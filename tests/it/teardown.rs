@@ -166,8 +166,7 @@ fn members_that_fork_leave_no_survivors_beside_two_thousand_idle_ones_c01() {
     let took = began.elapsed();
     assert_eq!(tree.alive(), [].into(), "after {took:?}: {report:#?}");
     assert_eq!(report.closure, Closure::Gone, "{:?} {:#?}", report.spared, refused(&report));
-    // Within moments where nothing else goes on, which the benchmark tells; this is for machines that are overloaded.
-    assert!(took <= Duration::from_mins(1), "{took:?}");
+    assert!(took <= Duration::from_secs(25), "{took:?}");
     assert_eq!(children(idle.root), 2000, "nobody else was touched");
 }
 
