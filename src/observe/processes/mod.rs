@@ -34,10 +34,11 @@
 //! fn file_system(held: &OwnedFd) -> Known<FileSystem> // Linux
 //! fn prepare_aside()                                // called once by the aside process: die with the parent
 //!
-//! // Linux only, for pings:
+//! // Linux only, for pings and for who still uses what was left:
 //! fn at_rest(id: ProcessId) -> Known<()>            // every thread sleeps, and nobody holds it up
 //! fn progress(tree: &[ProcessId]) -> Known<Progress>
 //! fn way(of: ProcessId) -> Known<Way>               // its root directory, and whose it is
+//! fn unknown(errno: Errno, what) -> Unknown         // why a read of a process failed
 //!
 //! // macOS only; on Linux these need a dump of all sockets and are in `stdio` and `sockets`:
 //! fn channel(of: ProcessId, fd: u32) -> Known<Channel>
@@ -55,7 +56,7 @@ mod macos;
 #[cfg(target_os = "linux")]
 pub(super) use linux::{
     Pinned, Scanner, Way, activity, arguments, at_rest, bearer, boot_id, bound, clocks, facts, file_system,
-    gaps, given, is_blind, is_outermost, own, owner, path, prepare_aside, progress, variable, way,
+    gaps, given, is_blind, is_outermost, own, owner, path, prepare_aside, progress, unknown, variable, way,
 };
 #[cfg(target_os = "macos")]
 pub(super) use macos::{

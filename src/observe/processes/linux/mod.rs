@@ -22,7 +22,7 @@ pub(in crate::observe) use facts::{activity, arguments, facts, given, variable};
 pub(in crate::observe) use host::{boot_id, clocks, gaps, is_blind, is_outermost, own, prepare_aside};
 pub(in crate::observe) use owner::{bearer, owner};
 pub(in crate::observe) use path::path;
-pub(in crate::observe) use pinned::Pinned;
+pub(in crate::observe) use pinned::{Pinned, unknown};
 pub(in crate::observe) use repose::{at_rest, progress};
 pub(in crate::observe) use scan::Scanner;
 pub(in crate::observe) use way::{Way, way};

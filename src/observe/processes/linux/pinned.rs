@@ -114,7 +114,7 @@ pub(super) fn bounded(file: OwnedFd, most: usize) -> Result<Vec<u8>, Fault> {
 }
 
 /// Returns why a read of a process failed.
-pub(super) fn unknown(errno: Errno, what: impl Into<String>) -> Unknown {
+pub(in crate::observe) fn unknown(errno: Errno, what: impl Into<String>) -> Unknown {
     let reason = match errno {
         Errno::ACCESS | Errno::PERM => Reason::Denied,
         Errno::SRCH | Errno::NOENT => Reason::Vanished,
