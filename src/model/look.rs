@@ -119,6 +119,13 @@ impl Gap {
     pub const LEASES: &str = "lease";
 }
 
+impl Snapshot {
+    /// Returns the cheap text of a process that is in scope.
+    pub fn arguments_of(&self, id: ProcessId) -> Option<&Arguments> {
+        self.arguments.binary_search_by_key(&id, |entry| entry.id).ok().map(|at| &self.arguments[at])
+    }
+}
+
 impl Look {
     /// Returns a look that has asked nothing yet.
     pub fn new(snapshot: Snapshot) -> Look {
@@ -128,8 +135,7 @@ impl Look {
 
     /// Returns the cheap text of a process that is in scope.
     pub fn arguments(&self, id: ProcessId) -> Option<&Arguments> {
-        let list = &self.snapshot.arguments;
-        list.binary_search_by_key(&id, |entry| entry.id).ok().map(|at| &list[at])
+        self.snapshot.arguments_of(id)
     }
 
     /// Returns the facts of a process, where they were asked.

@@ -313,7 +313,7 @@ impl Observer {
     }
 }
 
-/// Says whether a question is answered by more than one request to the aside process, or by none.
+/// Says whether a question is not one request to the aside process: it takes several, or goes elsewhere.
 fn is_apart(question: &Question) -> bool {
     matches!(
         question,

@@ -76,8 +76,7 @@ fn user(snapshot: &Snapshot, of: ProcessId, text: &BString) -> Known<Uid> {
     if text.is_empty() || text.contains(&0) {
         return Err(Unknown::new(Reason::Unsupported, "who carries a text that nobody could carry"));
     }
-    let found = snapshot.arguments.iter().find(|entry| entry.id == of);
-    found.map(|entry| entry.uid).ok_or_else(|| {
+    snapshot.arguments_of(of).map(|entry| entry.uid).ok_or_else(|| {
         Unknown::new(Reason::Vanished, format!("whose process {of} is, and who carries {text}"))
     })
 }

@@ -124,7 +124,7 @@ impl Server {
             Question::Channel { of, fd } => self.channels.channel(*of, *fd).map(Answer::Channel),
             Question::Sockets(id) => self.channels.sockets(*id).map(Answer::Sockets),
             Question::Terminals(id) => self.channels.terminals(*id).map(Answer::Terminals),
-            // These need what only we outside have: the whole table, the configured registries.
+            // These need what is not here: the whole table, the configured registries, the other aside.
             Question::Holders { .. }
             | Question::Named { .. }
             | Question::Ping { .. }

@@ -116,7 +116,7 @@ fn secret(aside: &mut Aside, path: &Path) -> Known<BString> {
 }
 
 fn user(snapshot: &Snapshot, of: ProcessId) -> Option<Uid> {
-    snapshot.arguments.iter().find(|entry| entry.id == of).map(|entry| entry.uid)
+    snapshot.arguments_of(of).map(|entry| entry.uid)
 }
 
 fn reading(files: &FileRegistry, place: &BStr, user: Uid) -> Reading {

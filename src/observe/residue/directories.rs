@@ -125,7 +125,7 @@ fn remains(root: &Root, name: &BStr) -> Known<Option<Remains>> {
 }
 
 /// Says whether stat(2) and the kernel's list of sockets have the same numbers here; as with the sockets of a process,
-/// only of file systems whose inodes are small and whose device is the superblock's.
+/// only of file systems whose inodes are small and whose device is the superblock's: those of `sockets/unix`.
 #[cfg(target_os = "linux")]
 fn numbers(directory: &std::os::fd::OwnedFd) -> Numbers {
     // EXT4_SUPER_MAGIC (ext2 and ext3, too), TMPFS_MAGIC and RAMFS_MAGIC of linux/magic.h.

@@ -22,7 +22,8 @@ use crate::model::look::Gap;
 use crate::model::residue::{Ask, Kind, Piece, Told};
 use crate::observe::opened::{self, file_id, unknown};
 
-/// How long one look may take. The aside process has two seconds before it counts as hung.
+/// How long one look may take. The aside process has `probe-timeout` before it counts as hung, by default two
+/// seconds.
 const TIME_MOST: Duration = Duration::from_millis(1500);
 
 /// Most names of one directory that are looked at.

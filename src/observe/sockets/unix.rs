@@ -141,7 +141,8 @@ fn file(bytes: &[u8]) -> Option<FileId> {
 ///
 /// unix_diag sends the lower half of the inode and the superblock's device. On btrfs and overlayfs stat(2) shows
 /// another device, and xfs or zfs have inodes beyond 32 bits: a difference there would look like a socket that
-/// nobody can reach. So only file systems count whose inodes are small and whose device is the superblock's.
+/// nobody can reach. So only file systems count whose inodes are small and whose device is the superblock's; by their
+/// numbers they stand in `residue/directories`.
 pub(super) fn trusted(file: FileId, mounts: &[u8]) -> Option<FileId> {
     let device = format!("{}:{}", rustix::fs::major(file.dev), rustix::fs::minor(file.dev));
     let kind = mounts.split(|&byte| byte == b'\n').find_map(|line| {

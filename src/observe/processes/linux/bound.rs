@@ -33,9 +33,7 @@ pub(in crate::observe) fn bound(of: ProcessId, path: &BStr, file: FileId) -> Kno
         return Err(Unknown::new(Reason::Unsupported, "where a socket is that has no absolute path"));
     }
     let pinned = Pinned::open(of)?;
-    let root = pinned
-        .file(c"root", OFlags::PATH | OFlags::DIRECTORY)
-        .map_err(|errno| unknown(errno, "opening its root directory"))?;
+    let root = pinned.root()?;
     let search = Search { pinned: &pinned, root: &root, path, file };
     let first = search.look()?;
     // A rename while we looked shows as neither name; what was seen twice was not in the midst of one.

@@ -67,9 +67,7 @@ fn fate(text: &BStr, links: u32, on: FileSystem, named: impl FnOnce() -> Known<b
 
 /// Says whether a path, as the process means it, is this very file.
 fn names(pinned: &Pinned, path: &BStr, held: &Statx) -> Known<bool> {
-    let root = pinned
-        .file(c"root", OFlags::PATH | OFlags::DIRECTORY)
-        .map_err(|errno| unknown(errno, "opening its root directory"))?;
+    let root = pinned.root()?;
     match beneath(&root, path, OFlags::PATH | OFlags::NOFOLLOW) {
         Ok(found) => Ok(file_id(&stat_of(&found)?) == file_id(held)),
         Err(rustix::io::Errno::NOENT) => Ok(false),

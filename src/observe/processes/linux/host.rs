@@ -114,9 +114,14 @@ pub(in crate::observe) fn gaps() -> Vec<Gap> {
 
 /// Says whether every process of the host has a number here.
 pub(in crate::observe) fn is_outermost() -> Known<bool> {
+    Ok(pid_namespace()? == FIRST_PID_NAMESPACE)
+}
+
+/// Returns the inode of our own pid namespace.
+pub(super) fn pid_namespace() -> Known<u64> {
     let ours = rustix::fs::readlink("/proc/self/ns/pid", Vec::new())
         .map_err(|errno| unknown(errno, "reading our own pid namespace"))?;
-    Ok(namespace(ours.as_bytes())? == FIRST_PID_NAMESPACE)
+    namespace(ours.as_bytes())
 }
 
 /// Says whether there may be processes that the table cannot show: outside our pid namespace, or hidden from us by

@@ -40,9 +40,7 @@ pub(in crate::observe) fn bearer(pid: Pid) -> Known<Option<Row>> {
 
 fn same_namespace(of: ProcessId) -> Known<()> {
     let theirs = namespace(&Pinned::open(of)?.link(c"ns/pid")?)?;
-    let ours = rustix::fs::readlink("/proc/self/ns/pid", Vec::new())
-        .map_err(|errno| unknown(errno, "reading our own pid namespace"))?;
-    if theirs == namespace(ours.as_bytes())? {
+    if theirs == super::host::pid_namespace()? {
         Ok(())
     } else {
         Err(Unknown::new(Reason::Foreign, format!("whom process {of} means by a number")))

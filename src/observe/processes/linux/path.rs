@@ -33,9 +33,7 @@ pub(in crate::observe) fn path(of: ProcessId, path: &BStr) -> Known<PathAnswer> 
         return Err(Unknown::new(Reason::Unsupported, "looking up what is no absolute path"));
     }
     let pinned = Pinned::open(of)?;
-    let root = pinned
-        .file(c"root", OFlags::PATH | OFlags::DIRECTORY)
-        .map_err(|errno| unknown(errno, "opening its root directory"))?;
+    let root = pinned.root()?;
     let answer = below(&pinned, &root, path)?;
     // What was opened was the root of this process only if it is still there.
     pinned.row()?;

@@ -88,6 +88,12 @@ impl Pinned {
         openat(&self.dir, name, flags | OFlags::CLOEXEC, Mode::empty())
     }
 
+    /// Opens its root directory, to look up paths as it means them.
+    pub(super) fn root(&self) -> Known<OwnedFd> {
+        self.file(c"root", OFlags::PATH | OFlags::DIRECTORY)
+            .map_err(|errno| unknown(errno, "opening its root directory"))
+    }
+
     /// Lends the descriptor.
     pub(super) fn dir(&self) -> BorrowedFd<'_> {
         self.dir.as_fd()

@@ -12,7 +12,7 @@ use super::bound::is;
 use super::directory::stat_of;
 use super::facts::TEXT_MOST;
 use super::path::{beneath, lookup};
-use super::pinned::{Pinned, unknown};
+use super::pinned::Pinned;
 use super::status;
 
 /// The root directory of a process, held, and its real user and group.
@@ -28,9 +28,7 @@ pub(in crate::observe) struct Way {
 /// Opens the way of a process.
 pub(in crate::observe) fn way(of: ProcessId) -> Known<Way> {
     let pinned = Pinned::open(of)?;
-    let root = pinned
-        .file(c"root", OFlags::PATH | OFlags::DIRECTORY)
-        .map_err(|errno| unknown(errno, "opening its root directory"))?;
+    let root = pinned.root()?;
     let status = status::parse(&pinned.read(c"status", TEXT_MOST)?);
     let (Some(user), Some(group)) = (status.uid, status.gid) else {
         return Err(Unknown::new(Reason::Unsupported, "status does not tell the user and group"));
