@@ -144,7 +144,7 @@ impl Clearance<'_, '_> {
                 Some((Verdict::Kept(why) | Verdict::Unknown(why), _)) => {
                     kept.push(removal.ended(Fate::Kept(why.clone())));
                 }
-                None => kept.push(removal.ended(Fate::Gone)),
+                None => kept.push(removal.ended(found.without(removal))),
             }
         }
         (ready, kept)
