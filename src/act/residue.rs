@@ -255,13 +255,13 @@ pub fn give_back(removal: &Removal) -> Cleared {
                 }
                 removal.entries.iter().try_for_each(|piece| back(&directory, piece, &mut said))
             }
-            Err(_) => Ok(()),
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV) => Ok(()),
+            Err(errno) => Err(refused("opening it", errno)),
         }
     });
     let fate = match outcome {
         Ok(()) if said.is_empty() => Fate::CutShort("nothing had to be put back".to_owned()),
         Ok(()) => Fate::CutShort(format!("put back: {}", said.join(", "))),
-        Err(Fate::Gone) => Fate::Gone,
         Err(fate) => fate,
     };
     removal.ended(fate)
@@ -581,5 +581,9 @@ mod tests {
         assert!(matches!(remove(&removal).fate, Fate::Refused(_)));
         fs::set_permissions(ground.left(), fs::Permissions::from_mode(0o700)).unwrap();
         assert_eq!(ground.names().len(), 3);
+        // Nor is it said that nothing had to be put back where nobody could look.
+        fs::set_permissions(ground.left(), fs::Permissions::from_mode(0o000)).unwrap();
+        assert!(matches!(give_back(&removal).fate, Fate::Refused(_)));
+        fs::set_permissions(ground.left(), fs::Permissions::from_mode(0o700)).unwrap();
     }
 }
