@@ -1,6 +1,6 @@
 //! What trees left behind, as a person and as a program read it: what goes, what stays, what became of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
@@ -11,8 +11,10 @@ use crate::app::legible;
 use crate::app::out::{Colour, Paint, paint};
 use crate::app::words::{self, count, number, size};
 use crate::model::escape::escape;
-use crate::model::outcome::Closure;
-use crate::model::plan::{Plan, Residue, Spare};
+use crate::model::id::ProcessId;
+use crate::model::look::Look;
+use crate::model::outcome::Outcome;
+use crate::model::plan::{Residue, Spare};
 use crate::model::residue::{Cleared, Fate, Kind, Removal};
 
 /// As many of a list as a screen bears; the rest is counted.
@@ -140,18 +142,22 @@ pub fn outcomes(cleared: &[Cleared], colour: Colour) -> String {
     text
 }
 
-/// Returns what came free: the memory of trees that were seen gone, as it was when they were judged, and the disk.
-fn sums(done: &Done<'_>, plan: &Plan) -> (u64, u64) {
-    let is_gone =
-        |root| done.reports.iter().any(|report| report.root == root && report.closure == Closure::Gone);
-    let gone = plan.teardowns.iter().filter(|teardown| is_gone(teardown.judgement.root));
-    let memory = gone.map(|teardown| teardown.judgement.resident).sum();
+/// Returns what came free: the memory of whoever was seen gone after a signal, as it was in the look that was judged,
+/// and the disk. Whoever was spared or went by itself is not counted, nor who was not there yet.
+fn sums(done: &Done<'_>, look: &Look) -> (u64, u64) {
+    let members = done.reports.iter().flat_map(|report| &report.members);
+    let ended: BTreeSet<ProcessId> = members
+        .filter(|member| matches!(member.outcome, Outcome::Exited(_)))
+        .map(|member| member.id)
+        .collect();
+    let table = &look.snapshot.table;
+    let memory = ended.into_iter().filter_map(|id| table.get(id)).map(|row| row.resident).sum();
     (memory, done.cleared.iter().map(|one| one.freed).sum())
 }
 
 /// Returns the line that says how much came free; nothing where nothing did.
-pub fn freed(done: &Done<'_>, plan: &Plan, colour: Colour) -> String {
-    let (memory, disk) = sums(done, plan);
+pub fn freed(done: &Done<'_>, look: &Look, colour: Colour) -> String {
+    let (memory, disk) = sums(done, look);
     let mut words = Vec::new();
     if memory > 0 {
         words.push(format!("{} of memory", size(memory)));
@@ -166,8 +172,8 @@ pub fn freed(done: &Done<'_>, plan: &Plan, colour: Colour) -> String {
 }
 
 /// Returns the same for a program.
-pub fn freed_json(done: &Done<'_>, plan: &Plan) -> Value {
-    let (memory, disk) = sums(done, plan);
+pub fn freed_json(done: &Done<'_>, look: &Look) -> Value {
+    let (memory, disk) = sums(done, look);
     json!({ "memory_bytes": memory, "disk_bytes": disk })
 }
 
@@ -258,8 +264,11 @@ mod tests {
 
     use super::*;
     use crate::app::sample;
-    use crate::model::look::Look;
+    use crate::model::moment::Moment;
+    use crate::model::outcome::{Closure, MemberOutcome, Report};
+    use crate::model::plan::{Plan, Signal};
     use crate::model::residue::Piece;
+    use crate::model::table::{Table, plain_row};
     use crate::model::verdict::Verdicts;
 
     fn record(name: &str) -> Removal {
@@ -322,12 +331,51 @@ mod tests {
             sample::removal("pv-4").ended(Fate::Refused("deleting 'server.sock': read-only".into())),
         ];
         let done = Done { reports: &[], cleared: &cleared };
-        let text = outcomes(&cleared, Colour::None) + &freed(&done, &Plan::default(), Colour::None);
+        let look = Look::new(sample::snapshot(&[]));
+        let text = outcomes(&cleared, Colour::None) + &freed(&done, &look, Colour::None);
         insta::assert_snapshot!(text, @r"
         removed          1 directory   1 record   13 kB
         not removed      /tmp/pv-3: 'server.sock' is another by now
         not removed      /tmp/pv-4: deleting 'server.sock': read-only
         freed            13 kB on the disk
         ");
+    }
+
+    #[test]
+    fn memory_comes_free_only_where_somebody_was_ended() {
+        let member = |pid, outcome| MemberOutcome {
+            id: sample::process(pid),
+            name: "node".into(),
+            signals: Vec::new(),
+            outcome,
+            gone: None,
+        };
+        let report = Report {
+            root: sample::process(10),
+            policy: "p".into(),
+            stood_down: None,
+            members: vec![
+                member(10, Outcome::Exited(Signal::Term)),
+                member(11, Outcome::AlreadyGone),
+                member(12, Outcome::Survived("running".into())),
+                // Newborn: it was not there yet.
+                member(13, Outcome::Exited(Signal::Kill)),
+            ],
+            spared: Vec::new(),
+            closure: Closure::Gone,
+            span: (Moment(0), Moment(1)),
+        };
+        let mut snapshot = sample::snapshot(&[]);
+        // The last one was spared: it is in no report.
+        let rows = [(10, 1_000), (11, 20_000), (12, 300_000), (14, 4_000_000)].map(|(pid, resident)| {
+            let id = sample::process(pid);
+            let mut row = plain_row(id.pid, 1, id.start);
+            row.resident = resident;
+            row
+        });
+        snapshot.table = Table::new(rows.to_vec());
+        let reports = [report];
+        let done = Done { reports: &reports, cleared: &[] };
+        assert_eq!(sums(&done, &Look::new(snapshot)), (1_000, 0));
     }
 }

@@ -226,7 +226,7 @@ impl Run<'_> {
             let json = json::sweep(&seen, done);
             self.session.json(&json);
         } else {
-            let lines = outcome::all(done, plan, self.session.out.colour);
+            let lines = outcome::all(done, &sight.look, self.session.out.colour);
             self.session.out.data(&lines);
         }
     }
