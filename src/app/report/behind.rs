@@ -221,7 +221,7 @@ pub fn cleared_json(cleared: &Cleared) -> Value {
 }
 
 /// Returns the word for what became of something, and its detail.
-pub fn fate(fate: &Fate) -> (&'static str, Option<&str>) {
+fn fate(fate: &Fate) -> (&'static str, Option<&str>) {
     match fate {
         Fate::Removed => ("removed", None),
         Fate::Gone => ("gone", None),
