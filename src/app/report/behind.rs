@@ -132,14 +132,23 @@ pub fn outcomes(cleared: &[Cleared], colour: Colour) -> String {
         match &one.fate {
             Fate::Removed | Fate::Gone => {}
             Fate::Changed(why) | Fate::Kept(why) | Fate::CutShort(why) => {
-                row(Paint::Unknown, "not removed", &format!("{path}: {}", legible::text(why)));
+                row(Paint::Unknown, "not removed", &format!("{path}: {}{}", legible::text(why), partly(one)));
             }
             Fate::Refused(why) => {
-                row(Paint::Reap, "not removed", &format!("{path}: {}", legible::text(why)));
+                row(Paint::Reap, "not removed", &format!("{path}: {}{}", legible::text(why), partly(one)));
             }
         }
     }
     text
+}
+
+/// Returns the words for what went of something that stayed.
+fn partly(cleared: &Cleared) -> String {
+    match cleared.removed.len() {
+        0 => String::new(),
+        1 => "; 1 file in it is gone".to_owned(),
+        files => format!("; {} files in it are gone", number(files)),
+    }
 }
 
 /// Returns what came free: the memory of whoever was seen gone after a signal, as it was in the look that was judged,
@@ -323,12 +332,16 @@ mod tests {
         removed.freed = 8_192;
         let mut one = record("r.json").ended(Fate::Removed);
         one.freed = 4_096;
+        let mut half =
+            sample::removal("pv-5").ended(Fate::Changed("'server.pid' was written to meanwhile".into()));
+        half.removed = vec!["server.log".into()];
         let cleared = [
             removed,
             one,
             sample::removal("pv-2").ended(Fate::Gone),
             sample::removal("pv-3").ended(Fate::Changed("'server.sock' is another by now".into())),
             sample::removal("pv-4").ended(Fate::Refused("deleting 'server.sock': read-only".into())),
+            half,
         ];
         let done = Done { reports: &[], cleared: &cleared };
         let look = Look::new(sample::snapshot(&[]));
@@ -337,6 +350,7 @@ mod tests {
         removed          1 directory   1 record   13 kB
         not removed      /tmp/pv-3: 'server.sock' is another by now
         not removed      /tmp/pv-4: deleting 'server.sock': read-only
+        not removed      /tmp/pv-5: 'server.pid' was written to meanwhile; 1 file in it is gone
         freed            13 kB on the disk
         ");
     }
