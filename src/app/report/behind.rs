@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::{Detail, Done, Seen, Stage};
+use super::{Done, Seen, Stage, few};
 use crate::app::journal::history::Clearing;
 use crate::app::legible;
 use crate::app::out::{Colour, Paint, paint};
@@ -16,9 +16,6 @@ use crate::model::look::Look;
 use crate::model::outcome::Outcome;
 use crate::model::plan::{Residue, Spare};
 use crate::model::residue::{Cleared, Fate, Kind, Removal};
-
-/// As many of a list as a screen bears; the rest is counted.
-const FEW: usize = 3;
 
 /// Returns what would be removed, and what stays.
 pub fn planned(seen: &Seen<'_>, colour: Colour) -> String {
@@ -79,13 +76,6 @@ fn list(text: &mut String, seen: &Seen<'_>, all: &[&Removal], what: impl Fn(&Rem
     }
     if all.len() > shown {
         let _ = writeln!(text, "    … {} more (--all)", number(all.len() - shown));
-    }
-}
-
-fn few(detail: Detail, length: usize) -> usize {
-    match detail {
-        Detail::Some if length > FEW + 1 => FEW,
-        Detail::Some | Detail::All => length,
     }
 }
 
@@ -272,6 +262,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::app::report::Detail;
     use crate::app::sample;
     use crate::model::moment::Moment;
     use crate::model::outcome::{Closure, MemberOutcome, Report};

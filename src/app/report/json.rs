@@ -59,7 +59,7 @@ pub fn sweep(seen: &Seen<'_>, done: &Done<'_>) -> Value {
         "planned": seen.plan.teardowns.iter().filter(|teardown| seen.wants(&teardown.judgement.policy))
             .map(planned).collect::<Vec<_>>(),
         "waiting": waiting,
-        "would_add": seen.groups().offers.iter().map(|offer| json!({
+        "would_add": seen.offers().iter().map(|offer| json!({
             "policy": offer.policy,
             "trees": offer.trees,
             "processes": offer.processes,
