@@ -12,7 +12,7 @@ use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::Errno;
 
 use crate::model::id::FileId;
-use crate::model::residue::{Cleared, Fate, Kind, Piece, Place, Removal, TAKEN, taken};
+use crate::model::residue::{Cleared, Fate, Kind, Piece, Place, Removal, taken};
 
 mod opened;
 
@@ -28,7 +28,7 @@ enum As {
 
 /// What is about to be done, for tests that change something right before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step<'a> {
+enum Step<'a> {
     /// Everything was opened, and nothing compared.
     Opened,
     /// All is as recorded, and this name is taken next.
@@ -43,7 +43,7 @@ pub fn remove(removal: &Removal) -> Cleared {
 }
 
 /// Removes, and tells before each step.
-pub fn remove_watched(removal: &Removal, watch: &mut dyn FnMut(Step<'_>)) -> Cleared {
+fn remove_watched(removal: &Removal, watch: &mut dyn FnMut(Step<'_>)) -> Cleared {
     let mut cleared = removal.ended(Fate::Removed);
     if let Err(fate) = go(removal, &mut cleared, watch) {
         cleared.fate = fate;
@@ -255,13 +255,13 @@ pub fn give_back(removal: &Removal) -> Cleared {
                 }
                 removal.entries.iter().try_for_each(|piece| back(&directory, piece, &mut said))
             }
-            Err(_) => Ok(()),
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV) => Ok(()),
+            Err(errno) => Err(refused("opening it", errno)),
         }
     });
     let fate = match outcome {
         Ok(()) if said.is_empty() => Fate::CutShort("nothing had to be put back".to_owned()),
         Ok(()) => Fate::CutShort(format!("put back: {}", said.join(", "))),
-        Err(Fate::Gone) => Fate::Gone,
         Err(fate) => fate,
     };
     removal.ended(fate)
@@ -291,11 +291,6 @@ fn id(stat: &Stat) -> FileId {
 #[cfg(target_os = "macos")]
 fn id(stat: &Stat) -> FileId {
     FileId { dev: stat.st_dev.cast_unsigned().into(), ino: stat.st_ino }
-}
-
-/// Says whether a name is one that only we give.
-pub fn is_taken(name: &BStr) -> bool {
-    name.starts_with(TAKEN)
 }
 
 #[cfg(target_os = "linux")]
@@ -581,5 +576,9 @@ mod tests {
         assert!(matches!(remove(&removal).fate, Fate::Refused(_)));
         fs::set_permissions(ground.left(), fs::Permissions::from_mode(0o700)).unwrap();
         assert_eq!(ground.names().len(), 3);
+        // Nor is it said that nothing had to be put back where nobody could look.
+        fs::set_permissions(ground.left(), fs::Permissions::from_mode(0o000)).unwrap();
+        assert!(matches!(give_back(&removal).fate, Fate::Refused(_)));
+        fs::set_permissions(ground.left(), fs::Permissions::from_mode(0o700)).unwrap();
     }
 }

@@ -49,7 +49,7 @@ pub enum Command {
     },
     /// Print what was done, newest last.
     Log {
-        /// Print only the last N teardowns.
+        /// Print only the last N teardowns and the last N removals.
         #[arg(short = 'n', value_name = "N", default_value_t = 50)]
         count: usize,
     },

@@ -15,7 +15,7 @@ use crate::judge::residue::{Ground, Judged, Verdict, judge, may_be_left, open};
 use crate::model::known::{Known, Reason, Unknown};
 use crate::model::look::{Gap, Look, Scope};
 use crate::model::plan::{self as planned, Plan, Teardown};
-use crate::model::residue::{Ask, Left, Remains, Removal, Served, Told};
+use crate::model::residue::{Ask, Fate, Left, Remains, Removal, Served, Told};
 use crate::plan::residue as plan;
 
 /// Most names that everybody alive is asked for at one look: each argument of everybody is searched for each.
@@ -183,6 +183,19 @@ impl Found<'_> {
         self
     }
 
+    /// Returns what became of a removal that was not found again as it was. It is gone only where everything was
+    /// looked at, and nothing else is in its place.
+    fn without(&self, removal: &Removal) -> Fate {
+        let mut all = self.judged.iter().flat_map(|(_, judged)| judged);
+        if all.any(|one| *one.left.place() == removal.place) {
+            return Fate::Changed("another is there by now".to_owned());
+        }
+        match self.gaps.first() {
+            Some(gap) => Fate::Kept(gap.why.to_string()),
+            None => Fate::Gone,
+        }
+    }
+
     fn stale(&self) -> Vec<(&Policy, &Left)> {
         let mut stale = Vec::new();
         for (policy, judged) in &self.judged {
@@ -233,11 +246,99 @@ fn left_by(eyes: &mut dyn Eyes, seek: Seek<'_>, look: &Look, teardown: &Teardown
     Some(Removal::new(&policy.name, &Left::Directory(remains), Some(judgement.root)))
 }
 
+/// Returns what stands at a path; nothing only where the looking came to its end.
 fn at(eyes: &mut dyn Eyes, path: BString, roots: Vec<BString>) -> Known<Option<Remains>> {
     let told = eyes.residue(vec![Ask::Directory { path, roots }]).into_iter().next();
-    let (left, _) = told.unwrap_or_else(|| Err(misfit())).and_then(seen)?;
-    Ok(left.into_iter().find_map(|left| match left {
+    let (left, gaps) = told.unwrap_or_else(|| Err(misfit())).and_then(seen)?;
+    let found = left.into_iter().find_map(|left| match left {
         Left::Directory(remains) => Some(remains),
         Left::Record(_) => None,
-    }))
+    });
+    match (found, gaps.into_iter().next()) {
+        (None, Some(gap)) => Err(gap.why),
+        (found, _) => Ok(found),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::machine::Machine;
+    use crate::app::sample;
+    use crate::model::moment::Clocks;
+    use crate::model::question::{Answer, Question};
+
+    /// Eyes that tell one thing of every place.
+    struct Telling<'a>(Machine<'a>, Told);
+
+    impl Eyes for Telling<'_> {
+        fn table(&mut self) -> Result<crate::model::look::Snapshot, crate::app::trouble::Trouble> {
+            self.0.table()
+        }
+
+        fn answer(
+            &mut self,
+            snapshot: &crate::model::look::Snapshot,
+            questions: &[Question],
+        ) -> Vec<(Question, Known<Answer>)> {
+            self.0.answer(snapshot, questions)
+        }
+
+        fn clocks(&mut self) -> Clocks {
+            self.0.clocks()
+        }
+
+        fn pin(&mut self, _: &[crate::model::id::ProcessId]) {}
+
+        fn lost(&mut self) -> Vec<crate::model::id::ProcessId> {
+            Vec::new()
+        }
+
+        fn residue(&mut self, asked: Vec<Ask>) -> Vec<Known<Told>> {
+            asked.iter().map(|_| Ok(self.1.clone())).collect()
+        }
+    }
+
+    fn gap() -> Gap {
+        let why = Unknown::new(Reason::Hung, "'/tmp'");
+        Gap { source: "what was left in /tmp".into(), why, cure: None }
+    }
+
+    fn remains() -> Remains {
+        let removal = sample::removal("pv-1");
+        Remains {
+            place: removal.place,
+            own: removal.own,
+            entries: Ok(removal.entries),
+            numbers: crate::model::residue::Numbers::Alike,
+        }
+    }
+
+    #[test]
+    fn nothing_is_there_only_where_the_looking_came_to_its_end() {
+        let told = |left: Vec<Left>, gaps: Vec<Gap>| {
+            let mut eyes = Telling(Machine::new(""), Told::Left { left, gaps });
+            at(&mut eyes, "/tmp/pv-1".into(), vec!["/tmp".into()])
+        };
+        assert_eq!(told(Vec::new(), Vec::new()), Ok(None));
+        assert_eq!(told(Vec::new(), vec![gap()]), Err(gap().why));
+        let there = vec![Left::Directory(remains())];
+        assert_eq!(told(there, vec![gap()]), Ok(Some(remains())));
+    }
+
+    #[test]
+    fn what_is_not_found_again_is_gone_only_where_everything_was_looked_at() {
+        let removal = sample::removal("pv-1");
+        let fate = |left: Option<Remains>, gaps: Vec<Gap>| {
+            let judged = left.map(|left| Judged { left: Left::Directory(left), verdict: Verdict::Stale });
+            let policy = sample::policy("p");
+            let judged = vec![(&policy, judged.into_iter().collect())];
+            Found { judged, gaps }.without(&removal)
+        };
+        assert_eq!(fate(None, Vec::new()), Fate::Gone);
+        assert!(matches!(fate(None, vec![gap()]), Fate::Kept(why) if why == gap().why.to_string()));
+        let mut other = remains();
+        other.own.file.ino += 1;
+        assert!(matches!(fate(Some(other), Vec::new()), Fate::Changed(_)));
+    }
 }

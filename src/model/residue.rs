@@ -45,7 +45,7 @@ pub fn taken(name: &BStr) -> BString {
 }
 
 /// What [`taken`] puts before a name.
-pub const TAKEN: &[u8] = b".reapd.";
+const TAKEN: &[u8] = b".reapd.";
 
 /// A file, a socket or a directory, as lstat(2) shows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -35,8 +35,16 @@ pub fn residue(stale: &[(&Policy, &Left)], trees: Vec<Removal>, config: &Config)
     let mut all: Vec<(&Policy, &Left)> = stale.to_vec();
     // Directories first: a record goes once the directory that it names is gone.
     all.sort_by_key(|(_, left)| (matches!(left, Left::Record(_)), left.changed(), left.place().path()));
-    let mut residue = Residue { removals: trees, ..Residue::default() };
-    let mut taken: Vec<BString> = residue.removals.iter().map(|removal| removal.place.path()).collect();
+    let mut residue = Residue::default();
+    let mut taken: Vec<BString> = Vec::new();
+    // Two trees of the plan may name one directory.
+    for removal in trees {
+        let path = removal.place.path();
+        if !taken.contains(&path) {
+            taken.push(path);
+            residue.removals.push(removal);
+        }
+    }
     let (mut directories, mut records) = (0, 0);
     for (policy, left) in all {
         let path = left.place().path();
@@ -125,5 +133,12 @@ mod tests {
         let one = left("d", 0);
         let trees = vec![Removal::new("p", &one, None)];
         assert_eq!(paths(&residue(&[(&policy, &one)], trees, &config)).len(), 1);
+    }
+
+    #[test]
+    fn what_two_trees_leave_together_goes_once() {
+        let config = fixture::World::new().config;
+        let trees = ["d", "e", "d"].map(|name| Removal::new("p", &left(name, 0), None)).to_vec();
+        assert_eq!(paths(&residue(&[], trees, &config)), ["/tmp/d", "/tmp/e"]);
     }
 }

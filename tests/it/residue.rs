@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::Write as _;
-use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
@@ -600,4 +600,43 @@ fn what_a_tree_leaves_stays_where_the_tree_was_not_seen_gone() {
     assert_eq!(names(&leavings.at("stubborn")).len(), 3, "{json:#}");
     assert_eq!(json["residue"]["cleared"][0]["outcome"], "kept", "{json:#}");
     leavings.desk.planted.end(pid);
+}
+
+#[test]
+fn a_removal_that_a_crash_cut_short_gives_the_name_back_once_f12() {
+    let leavings = Leavings::new("0s", "");
+    let desk = &leavings.desk;
+    let left = leavings.leave("pv-00000000");
+    leavings.swept();
+    assert!(!left.exists());
+    let journal = desk.journal();
+    let line = journal.lines().find(|line| line.contains("\"residue-intent\"")).unwrap();
+    // The same is left once more, and its removal was cut short once its socket was taken.
+    let left = leavings.leave("pv-00000000");
+    let mut entry: Value = serde_json::from_str(line).unwrap();
+    let removal = &mut entry["event"]["residue-intent"]["removal"];
+    let which = |path: &Path| {
+        let stat = fs::symlink_metadata(path).unwrap();
+        serde_json::json!({ "dev": stat.dev(), "ino": stat.ino() })
+    };
+    removal["own"]["file"] = which(&left);
+    for piece in removal["entries"].as_array_mut().unwrap() {
+        let name: Vec<u8> = serde_json::from_value(piece["name"].clone()).unwrap();
+        piece["file"] = which(&left.join(String::from_utf8(name).unwrap()));
+    }
+    let mut file = File::options().append(true).open(desk.planted.path("state/journal.jsonl")).unwrap();
+    file.write_all(format!("{entry}\n").as_bytes()).unwrap();
+    fs::rename(left.join("server.sock"), left.join(".reapd.server.sock")).unwrap();
+    desk.reconfigure(|text| text.replace("after = \"0s\"", "after = \"1h\""));
+
+    let again = text(&desk.reapd(&["sweep", "--once"]));
+    let said = format!("the removal of {} was cut short: put back: 'server.sock'", left.display());
+    assert!(again.contains(&said), "{again}");
+    assert_eq!(names(&left), ["server.log", "server.pid", "server.sock"], "{again}");
+    let journal = desk.journal();
+    assert_eq!(journal.matches("\"cut-short\"").count(), 1, "{journal}");
+    let last = text(&desk.reapd(&["sweep", "--once"]));
+    assert!(!last.contains("cut short"), "{last}");
+    assert_eq!(desk.journal().matches("\"cut-short\"").count(), 1);
+    assert_eq!(names(&left).len(), 3, "{last}");
 }

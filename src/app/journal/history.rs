@@ -88,18 +88,18 @@ pub struct Clearing<'a> {
 }
 
 /// Returns everything that was to be removed, in the order of the intents. An outcome belongs to the latest intent
-/// about the same file at the same place, of whatever boot: files outlive it.
+/// about the same file at the same place that has none yet, of whatever boot: files outlive it.
 pub fn clearings(history: &History) -> Vec<Clearing<'_>> {
     let mut clearings: Vec<Clearing<'_>> = Vec::new();
-    let mut open: BTreeMap<(&Place, FileId), usize> = BTreeMap::new();
+    let mut open: BTreeMap<(&Place, FileId), Vec<usize>> = BTreeMap::new();
     for entry in &history.entries {
         match &entry.event {
             Event::ResidueIntent { removal, .. } => {
-                open.insert((&removal.place, removal.own.file), clearings.len());
+                open.entry((&removal.place, removal.own.file)).or_default().push(clearings.len());
                 clearings.push(Clearing { intent: entry, removal, cleared: None });
             }
             Event::ResidueOutcome { cleared } => {
-                if let Some(at) = open.remove(&(&cleared.place, cleared.file)) {
+                if let Some(at) = open.get_mut(&(&cleared.place, cleared.file)).and_then(Vec::pop) {
                     clearings[at].cleared = Some(cleared);
                 }
             }
@@ -166,5 +166,43 @@ impl Story<'_> {
                 | Event::ResidueOutcome { .. }
                 | Event::Abandoned { .. } => false,
             })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::journal::entry::By;
+    use crate::app::sample;
+    use crate::model::moment::Moment;
+    use crate::model::residue::Fate;
+
+    fn history(events: Vec<Event>) -> History {
+        let entry = |(at, event)| Entry {
+            v: VERSION,
+            at,
+            boot: BootId("b".into()),
+            pid_namespace: None,
+            sweep: 1,
+            clock: Moment(at),
+            event,
+        };
+        History { entries: (1..).zip(events).map(entry).collect(), skipped: 0 }
+    }
+
+    #[test]
+    fn one_outcome_closes_one_intent_and_what_names_nothing_closes_none_f12() {
+        let intent = |name| Event::ResidueIntent { removal: Box::new(sample::removal(name)), by: By::Once };
+        let outcome = |name| Event::ResidueOutcome {
+            cleared: Box::new(sample::removal(name).ended(Fate::CutShort("x".into()))),
+        };
+        let closed = |events| -> Vec<bool> {
+            clearings(&history(events)).iter().map(|clearing| clearing.cleared.is_some()).collect()
+        };
+        let twice = || vec![intent("pv-1"), intent("pv-1")];
+        assert_eq!(closed(twice()), [false, false]);
+        assert_eq!(closed([twice(), vec![outcome("pv-1")]].concat()), [false, true]);
+        assert_eq!(closed([twice(), vec![outcome("pv-1"), outcome("pv-1")]].concat()), [true, true]);
+        assert_eq!(closed([twice(), vec![outcome("pv-2")]].concat()), [false, false]);
     }
 }

@@ -1,22 +1,21 @@
 //! What trees left behind, as a person and as a program read it: what goes, what stays, what became of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::{Detail, Done, Seen, Stage};
+use super::{Done, Seen, Stage, few};
 use crate::app::journal::history::Clearing;
 use crate::app::legible;
 use crate::app::out::{Colour, Paint, paint};
 use crate::app::words::{self, count, number, size};
 use crate::model::escape::escape;
-use crate::model::outcome::Closure;
-use crate::model::plan::{Plan, Residue, Spare};
+use crate::model::id::ProcessId;
+use crate::model::look::Look;
+use crate::model::outcome::Outcome;
+use crate::model::plan::{Residue, Spare};
 use crate::model::residue::{Cleared, Fate, Kind, Removal};
-
-/// As many of a list as a screen bears; the rest is counted.
-const FEW: usize = 3;
 
 /// Returns what would be removed, and what stays.
 pub fn planned(seen: &Seen<'_>, colour: Colour) -> String {
@@ -80,13 +79,6 @@ fn list(text: &mut String, seen: &Seen<'_>, all: &[&Removal], what: impl Fn(&Rem
     }
 }
 
-fn few(detail: Detail, length: usize) -> usize {
-    match detail {
-        Detail::Some if length > FEW + 1 => FEW,
-        Detail::Some | Detail::All => length,
-    }
-}
-
 fn path(seen: &Seen<'_>, removal: &Removal) -> String {
     words::path(bstr::BStr::new(&removal.place.path()), seen.home)
 }
@@ -130,28 +122,41 @@ pub fn outcomes(cleared: &[Cleared], colour: Colour) -> String {
         match &one.fate {
             Fate::Removed | Fate::Gone => {}
             Fate::Changed(why) | Fate::Kept(why) | Fate::CutShort(why) => {
-                row(Paint::Unknown, "not removed", &format!("{path}: {}", legible::text(why)));
+                row(Paint::Unknown, "not removed", &format!("{path}: {}{}", legible::text(why), partly(one)));
             }
             Fate::Refused(why) => {
-                row(Paint::Reap, "not removed", &format!("{path}: {}", legible::text(why)));
+                row(Paint::Reap, "not removed", &format!("{path}: {}{}", legible::text(why), partly(one)));
             }
         }
     }
     text
 }
 
-/// Returns what came free: the memory of trees that were seen gone, as it was when they were judged, and the disk.
-fn sums(done: &Done<'_>, plan: &Plan) -> (u64, u64) {
-    let is_gone =
-        |root| done.reports.iter().any(|report| report.root == root && report.closure == Closure::Gone);
-    let gone = plan.teardowns.iter().filter(|teardown| is_gone(teardown.judgement.root));
-    let memory = gone.map(|teardown| teardown.judgement.resident).sum();
+/// Returns the words for what went of something that stayed.
+fn partly(cleared: &Cleared) -> String {
+    match cleared.removed.len() {
+        0 => String::new(),
+        1 => "; 1 file in it is gone".to_owned(),
+        files => format!("; {} files in it are gone", number(files)),
+    }
+}
+
+/// Returns what came free: the memory of whoever was seen gone after a signal, as it was in the look that was judged,
+/// and the disk. Whoever was spared or went by itself is not counted, nor who was not there yet.
+fn sums(done: &Done<'_>, look: &Look) -> (u64, u64) {
+    let members = done.reports.iter().flat_map(|report| &report.members);
+    let ended: BTreeSet<ProcessId> = members
+        .filter(|member| matches!(member.outcome, Outcome::Exited(_)))
+        .map(|member| member.id)
+        .collect();
+    let table = &look.snapshot.table;
+    let memory = ended.into_iter().filter_map(|id| table.get(id)).map(|row| row.resident).sum();
     (memory, done.cleared.iter().map(|one| one.freed).sum())
 }
 
 /// Returns the line that says how much came free; nothing where nothing did.
-pub fn freed(done: &Done<'_>, plan: &Plan, colour: Colour) -> String {
-    let (memory, disk) = sums(done, plan);
+pub fn freed(done: &Done<'_>, look: &Look, colour: Colour) -> String {
+    let (memory, disk) = sums(done, look);
     let mut words = Vec::new();
     if memory > 0 {
         words.push(format!("{} of memory", size(memory)));
@@ -166,8 +171,8 @@ pub fn freed(done: &Done<'_>, plan: &Plan, colour: Colour) -> String {
 }
 
 /// Returns the same for a program.
-pub fn freed_json(done: &Done<'_>, plan: &Plan) -> Value {
-    let (memory, disk) = sums(done, plan);
+pub fn freed_json(done: &Done<'_>, look: &Look) -> Value {
+    let (memory, disk) = sums(done, look);
     json!({ "memory_bytes": memory, "disk_bytes": disk })
 }
 
@@ -215,7 +220,7 @@ pub fn cleared_json(cleared: &Cleared) -> Value {
 }
 
 /// Returns the word for what became of something, and its detail.
-pub fn fate(fate: &Fate) -> (&'static str, Option<&str>) {
+fn fate(fate: &Fate) -> (&'static str, Option<&str>) {
     match fate {
         Fate::Removed => ("removed", None),
         Fate::Gone => ("gone", None),
@@ -257,9 +262,13 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::app::report::Detail;
     use crate::app::sample;
-    use crate::model::look::Look;
+    use crate::model::moment::Moment;
+    use crate::model::outcome::{Closure, MemberOutcome, Report};
+    use crate::model::plan::{Plan, Signal};
     use crate::model::residue::Piece;
+    use crate::model::table::{Table, plain_row};
     use crate::model::verdict::Verdicts;
 
     fn record(name: &str) -> Removal {
@@ -314,20 +323,64 @@ mod tests {
         removed.freed = 8_192;
         let mut one = record("r.json").ended(Fate::Removed);
         one.freed = 4_096;
+        let mut half =
+            sample::removal("pv-5").ended(Fate::Changed("'server.pid' was written to meanwhile".into()));
+        half.removed = vec!["server.log".into()];
         let cleared = [
             removed,
             one,
             sample::removal("pv-2").ended(Fate::Gone),
             sample::removal("pv-3").ended(Fate::Changed("'server.sock' is another by now".into())),
             sample::removal("pv-4").ended(Fate::Refused("deleting 'server.sock': read-only".into())),
+            half,
         ];
         let done = Done { reports: &[], cleared: &cleared };
-        let text = outcomes(&cleared, Colour::None) + &freed(&done, &Plan::default(), Colour::None);
+        let look = Look::new(sample::snapshot(&[]));
+        let text = outcomes(&cleared, Colour::None) + &freed(&done, &look, Colour::None);
         insta::assert_snapshot!(text, @r"
         removed          1 directory   1 record   13 kB
         not removed      /tmp/pv-3: 'server.sock' is another by now
         not removed      /tmp/pv-4: deleting 'server.sock': read-only
+        not removed      /tmp/pv-5: 'server.pid' was written to meanwhile; 1 file in it is gone
         freed            13 kB on the disk
         ");
+    }
+
+    #[test]
+    fn memory_comes_free_only_where_somebody_was_ended() {
+        let member = |pid, outcome| MemberOutcome {
+            id: sample::process(pid),
+            name: "node".into(),
+            signals: Vec::new(),
+            outcome,
+            gone: None,
+        };
+        let report = Report {
+            root: sample::process(10),
+            policy: "p".into(),
+            stood_down: None,
+            members: vec![
+                member(10, Outcome::Exited(Signal::Term)),
+                member(11, Outcome::AlreadyGone),
+                member(12, Outcome::Survived("running".into())),
+                // Newborn: it was not there yet.
+                member(13, Outcome::Exited(Signal::Kill)),
+            ],
+            spared: Vec::new(),
+            closure: Closure::Gone,
+            span: (Moment(0), Moment(1)),
+        };
+        let mut snapshot = sample::snapshot(&[]);
+        // The last one was spared: it is in no report.
+        let rows = [(10, 1_000), (11, 20_000), (12, 300_000), (14, 4_000_000)].map(|(pid, resident)| {
+            let id = sample::process(pid);
+            let mut row = plain_row(id.pid, 1, id.start);
+            row.resident = resident;
+            row
+        });
+        snapshot.table = Table::new(rows.to_vec());
+        let reports = [report];
+        let done = Done { reports: &reports, cleared: &[] };
+        assert_eq!(sums(&done, &Look::new(snapshot)), (1_000, 0));
     }
 }

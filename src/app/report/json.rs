@@ -59,7 +59,7 @@ pub fn sweep(seen: &Seen<'_>, done: &Done<'_>) -> Value {
         "planned": seen.plan.teardowns.iter().filter(|teardown| seen.wants(&teardown.judgement.policy))
             .map(planned).collect::<Vec<_>>(),
         "waiting": waiting,
-        "would_add": seen.groups().offers.iter().map(|offer| json!({
+        "would_add": seen.offers().iter().map(|offer| json!({
             "policy": offer.policy,
             "trees": offer.trees,
             "processes": offer.processes,
@@ -68,7 +68,7 @@ pub fn sweep(seen: &Seen<'_>, done: &Done<'_>) -> Value {
         })).collect::<Vec<_>>(),
         "teardowns": done.reports.iter().map(outcome).collect::<Vec<_>>(),
         "residue": super::behind::as_json(&seen.plan.residue, done.cleared),
-        "freed": super::behind::freed_json(done, seen.plan),
+        "freed": super::behind::freed_json(done, seen.look),
         "gaps": snapshot.gaps.iter().map(gap).collect::<Vec<_>>(),
     })
 }

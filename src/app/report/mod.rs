@@ -76,6 +76,18 @@ pub enum Detail {
     All,
 }
 
+/// As many of a list as a screen bears; the rest is counted.
+const FEW: usize = 3;
+
+/// Returns how many of a list of this length are shown.
+fn few(detail: Detail, length: usize) -> usize {
+    match detail {
+        // "… 1 more" takes as much room as the one.
+        Detail::Some if length > FEW + 1 => FEW,
+        Detail::Some | Detail::All => length,
+    }
+}
+
 /// Trees of one policy that go for one reason.
 #[derive(Debug)]
 pub struct ReapGroup<'a> {

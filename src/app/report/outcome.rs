@@ -9,15 +9,16 @@ use crate::app::exit::Exit;
 use crate::app::legible;
 use crate::app::out::{Colour, Paint, paint};
 use crate::app::words::{count, span};
+use crate::model::look::Look;
 use crate::model::outcome::{Closure, MemberOutcome, Outcome, Report};
-use crate::model::plan::{Plan, Signal};
+use crate::model::plan::Signal;
 use crate::model::residue::{Cleared, Fate};
 
 /// Returns the lines that say what became of everything, what trees left behind included, and what came free by it.
-pub fn all(done: &Done<'_>, plan: &Plan, colour: Colour) -> String {
+pub fn all(done: &Done<'_>, look: &Look, colour: Colour) -> String {
     let mut text = outcomes(done.reports, colour);
     text.push_str(&behind::outcomes(done.cleared, colour));
-    text.push_str(&behind::freed(done, plan, colour));
+    text.push_str(&behind::freed(done, look, colour));
     text
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Detail, Groups, KeepGroup, Kept, OfferGroup, ReapGroup, Seen, Stage};
+use super::{Groups, KeepGroup, Kept, OfferGroup, ReapGroup, Seen, Stage, few};
 use crate::app::legible;
 use crate::app::out::{Colour, Paint, paint};
 use crate::app::words::{age, count, homely, number, size, span};
@@ -10,9 +10,6 @@ use crate::model::evidence::Cause;
 use crate::model::look::{Gap, Scope};
 use crate::model::plan::{Teardown, Wait};
 use crate::model::verdict::{Judgement, Mode};
-
-/// As many of a list as a screen bears; the rest is counted.
-const FEW: usize = 3;
 
 /// Returns the whole screen.
 pub fn report(seen: &Seen<'_>, colour: Colour) -> String {
@@ -114,7 +111,7 @@ impl Screen<'_> {
     }
 
     fn trees(&mut self, trees: &[&Teardown]) {
-        let shown = self.few(trees.len());
+        let shown = few(self.seen.detail, trees.len());
         let rows: Vec<Vec<String>> = trees[..shown].iter().map(|tree| self.tree(tree)).collect();
         let widths = widths(&rows);
         for (row, tree) in rows.iter().zip(trees) {
@@ -132,14 +129,6 @@ impl Screen<'_> {
             count(tree.members.len(), "process", "processes"),
             size(judgement.resident),
         ]
-    }
-
-    fn few(&self, length: usize) -> usize {
-        match self.seen.detail {
-            // "… 1 more" takes as much room as the one.
-            Detail::Some if length > FEW + 1 => FEW,
-            Detail::Some | Detail::All => length,
-        }
     }
 
     fn more(&mut self, count: usize) {
@@ -204,7 +193,7 @@ impl Screen<'_> {
     }
 
     fn holders(&mut self, group: &KeepGroup<'_>, indent: &str) {
-        let shown = self.few(group.holders.len());
+        let shown = few(self.seen.detail, group.holders.len());
         let rows: Vec<Vec<String>> = group.holders[..shown]
             .iter()
             .map(|(id, count)| vec![format!("{} {id}", self.seen.name(*id)), number(*count)])
@@ -238,7 +227,7 @@ impl Screen<'_> {
         for (policy, why, trees) in &groups.unknown {
             let why = homely(&legible::text(why), self.seen.home);
             self.line(&format!("  {policy}   {}   {why}", number(trees.len())));
-            let shown = self.few(trees.len());
+            let shown = few(self.seen.detail, trees.len());
             for judgement in &trees[..shown] {
                 let line = self.kept_tree(judgement);
                 self.line(&line);
@@ -372,6 +361,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::app::report::Detail;
     use crate::app::sample;
     use crate::config::policy::{Config, ProofNeed};
     use crate::model::known::{Reason, Unknown};

@@ -144,7 +144,7 @@ impl Clearance<'_, '_> {
                 Some((Verdict::Kept(why) | Verdict::Unknown(why), _)) => {
                     kept.push(removal.ended(Fate::Kept(why.clone())));
                 }
-                None => kept.push(removal.ended(Fate::Gone)),
+                None => kept.push(removal.ended(found.without(removal))),
             }
         }
         (ready, kept)
@@ -191,9 +191,55 @@ pub fn take_up(
             Fate::Removed | Fate::Gone => "it is gone",
         };
         session.talk(&format!("the removal of {} was cut short: {why}", cleared.place.path()));
+        // Whether anything is still to be put back is not known: the next sweep tries again.
+        if matches!(cleared.fate, Fate::Refused(_)) {
+            continue;
+        }
         journal
             .note(Event::ResidueOutcome { cleared: Box::new(cleared) }, eyes.clocks(), Durability::Synced)
             .map_err(|error| Trouble::because("nothing is done without a journal", &error))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::cli::Place;
+    use crate::app::journal::{USUAL, history};
+    use crate::app::machine::Machine;
+    use crate::app::out::Out;
+    use crate::app::place::Surroundings;
+    use crate::app::sample;
+    use crate::app::state::State;
+
+    #[test]
+    fn what_was_refused_is_taken_up_again_by_the_next_sweep_f12() {
+        let base = tempfile::tempdir().unwrap();
+        let state = State::open(&base.path().join("state")).unwrap();
+        // Where a file stands nothing can be opened, and where nothing stands nothing is left.
+        std::fs::write(base.path().join("file"), "").unwrap();
+        let mut eyes = Machine::new("");
+        let seen = sample::snapshot(&[]);
+        let mut journal = Journal::open(&state, USUAL, &seen, eyes.clocks()).unwrap();
+        for above in ["file", "nothing"] {
+            let mut removal = sample::removal("pv-1");
+            removal.place.directory = base.path().join(above).to_str().unwrap().into();
+            let event = Event::ResidueIntent { removal: Box::new(removal), by: By::Once };
+            journal.note(event, eyes.clocks(), Durability::Handed).unwrap();
+        }
+        let mut session = Session {
+            around: Surroundings::of(&[], u32::MAX - 7),
+            place: Place::default(),
+            out: Out::to(Box::new(std::io::sink()), Box::new(std::io::sink())),
+        };
+        for _ in 0..2 {
+            let history = history::read(&state, 0).unwrap();
+            take_up(&mut session, &mut eyes, &history, &mut journal).unwrap();
+            let history = history::read(&state, 0).unwrap();
+            let fates: Vec<Option<&Fate>> =
+                clearings(&history).iter().map(|one| one.cleared.map(|cleared| &cleared.fate)).collect();
+            assert_eq!(fates, [None, Some(&Fate::Gone)]);
+        }
+    }
 }

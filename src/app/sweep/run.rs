@@ -166,7 +166,9 @@ impl Run<'_> {
                     .any(|one| one.place == removal.place && one.own.file == removal.own.file)
             };
             plan.residue.removals.retain(was_shown);
-            self.session.out.talk(&format!("{} confirmed.", words::number(plan.teardowns.len())));
+            // Where no tree was shown, the yes was to what trees left behind.
+            let confirmed = if shown.is_empty() { plan.residue.removals.len() } else { plan.teardowns.len() };
+            self.session.out.talk(&format!("{} confirmed.", words::number(confirmed)));
         }
         if signals::asked() {
             return Ok((self.stopped(), orphans));
@@ -226,7 +228,7 @@ impl Run<'_> {
             let json = json::sweep(&seen, done);
             self.session.json(&json);
         } else {
-            let lines = outcome::all(done, plan, self.session.out.colour);
+            let lines = outcome::all(done, &sight.look, self.session.out.colour);
             self.session.out.data(&lines);
         }
     }

@@ -333,7 +333,7 @@ impl<'a> Climb<'a> {
         self.members.keys().copied().filter(is_gone).collect()
     }
 
-    /// Works out membership from a fresh table and takes in whoever is new.
+    /// Takes in whoever a fresh table showed that is new.
     fn rescan<S: Scene>(&mut self, fresh: Known<Membership>, gone: &[ProcessId], scene: &mut S) -> Search {
         let Ok(fresh) = fresh else {
             self.sight = Eyes::Blind;
