@@ -415,8 +415,18 @@ fn under_a_scope_the_temporary_directories_are_not_looked_into() {
 /// Starts a server that stands in a directory that is then deleted; what it does at TERM is `at_end`.
 fn orphan(leavings: &Leavings, name: &str, at_end: &str) -> i32 {
     let planted = &leavings.desk.planted;
-    let (work, directory) = (planted.path(&format!("throwaway/{name}")), leavings.at(name));
+    let work = planted.path(&format!("throwaway/{name}"));
     fs::create_dir(&work).unwrap();
+    planted.detached(&format!("cd {}; {}", work.display(), server(leavings, name, at_end)));
+    let pid = planted.pid_in(&leavings.at(name).join("server.pid"));
+    fs::remove_dir_all(work).unwrap();
+    pid
+}
+
+/// The shell line that becomes a server in a directory of this name.
+fn server(leavings: &Leavings, name: &str, at_end: &str) -> String {
+    let planted = &leavings.desk.planted;
+    let directory = leavings.at(name);
     fs::create_dir(&directory).unwrap();
     fs::set_permissions(&directory, fs::Permissions::from_mode(0o700)).unwrap();
     let program = format!(
@@ -433,16 +443,11 @@ fn orphan(leavings: &Leavings, name: &str, at_end: &str) -> i32 {
     );
     let script_file = planted.path(&format!("{name}.py"));
     write(&script_file, &program);
-    let line = format!(
-        "cd {}; exec -a preview-server \"$PYTHON\" {} --socket {}/server.sock",
-        work.display(),
+    format!(
+        "exec -a preview-server \"$PYTHON\" {} --socket {}/server.sock",
         script_file.display(),
         directory.display()
-    );
-    planted.detached(&line);
-    let pid = planted.pid_in(&directory.join("server.pid"));
-    fs::remove_dir_all(work).unwrap();
-    pid
+    )
 }
 
 #[test]
@@ -584,6 +589,35 @@ fn nothing_goes_where_the_hosts_own_processes_cannot_be_seen_b25() {
     assert_eq!(names(&left).len(), 3, "{json:#}");
     leavings.swept();
     assert!(!left.exists(), "from outside everybody is to be seen");
+}
+
+#[test]
+fn what_a_tree_in_another_mount_namespace_leaves_stays() {
+    if !may_unshare(&["-m"]) {
+        return;
+    }
+    let leavings = Leavings::new("1h", "private-listeners = [\"**/server.sock\"]");
+    leavings.desk.reconfigure(|text| {
+        let lines = text.lines().map(|line| match line.split_once(" = ") {
+            Some(("reap-when", _)) => "reap-when = [{ stdin-abandoned = true }]\n".to_owned(),
+            _ => format!("{line}\n"),
+        });
+        lines.collect()
+    });
+    let abandoned = |name: &str, before: &[&str]| {
+        let mut command = leavings.desk.planted.command("setsid");
+        command.arg("--fork").args(before).args(["bash", "-c", &server(&leavings, name, "pass")]);
+        let piped = std::process::Stdio::piped;
+        let mut child = command.stdin(piped()).stdout(piped()).spawn().unwrap();
+        let pid = leavings.desk.planted.pid_in(&leavings.at(name).join("server.pid"));
+        assert!(child.wait().unwrap().success());
+        pid
+    };
+    let (near, far) = (abandoned("near", &[]), abandoned("far", &["unshare", "-m"]));
+    let json = leavings.swept();
+    assert!(!leavings.desk.planted.is_alive(near) && !leavings.desk.planted.is_alive(far), "{json:#}");
+    assert!(!leavings.at("near").exists(), "{json:#}");
+    assert_eq!(names(&leavings.at("far")).len(), 3, "{json:#}");
 }
 
 #[test]
