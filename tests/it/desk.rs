@@ -115,9 +115,14 @@ impl Desk {
 
     /// The same for who has the turn already.
     pub(crate) fn reapd_in_turn(&self, arguments: &[&str]) -> Output {
+        self.in_session(arguments).output().unwrap()
+    }
+
+    /// A command that runs reapd here, in a session of its own.
+    pub(crate) fn in_session(&self, arguments: &[&str]) -> Command {
         let mut all = vec!["--wait", env!("CARGO_BIN_EXE_reapd")];
         all.extend(arguments);
-        self.command_of(Path::new("setsid"), &all).output().unwrap()
+        self.command_of(Path::new("setsid"), &all)
     }
 
     /// Starts reapd in our own session, so that its number is known; what is planted is in others.

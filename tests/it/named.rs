@@ -7,9 +7,11 @@ use bstr::BString;
 use reapd::model::id::{Pid, ProcessId};
 use reapd::model::known::{Known, Reason};
 use reapd::model::question::{Answer, Carriers, Question};
+use rustix::process::Signal;
 
 use crate::channels::shape::{Shape, id, until};
-use crate::support::observing::{ask_all, is_root, observer, observer_by, reapd_after};
+use crate::support::observing::{as_nobody, ask_all, is_root, observer, observer_by, reapd_after};
+use crate::support::tree::send;
 
 /// Something that nobody else on this machine carries.
 fn text(name: &str) -> String {
@@ -72,11 +74,7 @@ fn who_ended_carries_nothing_and_a_zombie_neither() {
     let mut ends = carrier(&own);
     assert_eq!(seen(ends.id, &own), [ends.id], "the asked process counts where it does");
     let asker = Shape::start(&mut sleeper());
-    rustix::process::kill_process(
-        rustix::process::Pid::from_raw(ends.id.pid.number()).unwrap(),
-        rustix::process::Signal::KILL,
-    )
-    .unwrap();
+    send(ends.id.pid, Signal::KILL);
     until(|| seen(asker.id, &own), Vec::is_empty);
     ends.kill();
     assert_eq!(named(ends.id, &[&own])[0].as_ref().unwrap_err().reason, Reason::Vanished);
@@ -89,32 +87,18 @@ fn reapd_itself_and_what_reads_for_it_do_not_count() {
     let found = until(|| seen(carrier.id, &path), |seen| seen.contains(&carrier.id));
     let own = id(Pid::new(i32::try_from(std::process::id()).unwrap()).unwrap()).unwrap();
     assert!(!found.contains(&own), "it carries the very same variable");
-    let ours = |id: &&ProcessId| {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", id.pid)).unwrap_or_default();
-        stat.contains("(reapd)") && stat.contains(&format!(") S {} ", std::process::id()))
-    };
     // Other tests of this binary have asides of their own, which do count for this one.
-    let mut observer = observer();
+    let folder = tempfile::tempdir().unwrap();
+    let started = folder.path().join("started");
+    let before = format!("echo $$ >>{}; exec", started.display());
+    let mut observer = observer_by(&reapd_after(folder.path(), &before));
     let question = Question::Named { of: carrier.id, text: path.into() };
     ask_all(&mut observer, std::slice::from_ref(&question));
-    let before: Vec<ProcessId> = found.iter().filter(ours).copied().collect();
+    let lines = std::fs::read_to_string(&started).unwrap();
+    let aside: Vec<Pid> = lines.lines().map(|line| Pid::new(line.parse().unwrap()).unwrap()).collect();
+    assert!(!aside.is_empty(), "somebody read for it");
     let Ok(Answer::Named(holders)) = ask_all(&mut observer, &[question]).remove(0) else { panic!() };
-    let aside = aside_of(&observer);
-    assert!(!holders.seen.iter().any(|id| aside.contains(&id.pid)), "{holders:?} {before:?}");
-}
-
-/// The observer says in its own description which process it has running.
-fn aside_of(observer: &reapd::observe::Observer) -> Vec<Pid> {
-    let text = format!("{observer:?}");
-    let numbers = text.split("pid: ").skip(1).filter_map(|rest| {
-        let end = rest.find(|letter: char| !letter.is_ascii_digit())?;
-        Pid::new(rest[..end].parse().ok()?)
-    });
-    numbers
-        .filter(|pid| {
-            std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.ends_with(b"aside\0"))
-        })
-        .collect()
+    assert!(!holders.seen.iter().any(|id| aside.contains(&id.pid)), "{holders:?} {aside:?}");
 }
 
 #[test]
@@ -134,7 +118,7 @@ fn everybody_who_cannot_be_read_may_carry_it_b15() {
     let own = text("refused");
     let carrier = carrier(&own);
     let folder = tempfile::tempdir().unwrap();
-    let nobody = reapd_after(folder.path(), "exec setpriv --reuid 65534 --regid 65534 --clear-groups");
+    let nobody = as_nobody(folder.path());
     let question = Question::Named { of: carrier.id, text: own.into() };
     match ask_all(&mut observer_by(&nobody), &[question]).remove(0) {
         Ok(Answer::Named(holders)) => {

@@ -11,7 +11,6 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -26,6 +25,7 @@ use reapd::model::question::{Answer, Owner, PathAnswer, Question};
 use reapd::model::table::{Kernel, State};
 use reapd::observe::{Life, Observer, Setup};
 
+use crate::support::observing::{NOBODY, as_nobody, is_root};
 use crate::support::program;
 
 const NONCE: &str = "REAPD_TEST_NONCE";
@@ -88,10 +88,6 @@ fn setup(aside: &str) -> Setup {
 
 fn observer() -> Observer {
     Observer::open(setup(env!("CARGO_BIN_EXE_reapd"))).unwrap()
-}
-
-fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
 }
 
 fn id(snapshot: &Snapshot, pid: Pid) -> ProcessId {
@@ -398,17 +394,6 @@ fn absent_parents_tell_the_nearest_that_is_there() {
     assert_eq!(other_readers.unwrap_err().reason, Reason::Foreign);
 }
 
-/// Becomes an ordinary user.
-const NOBODY: &str = "exec setpriv --reuid 65534 --regid 65534 --clear-groups";
-
-/// Writes an `aside` that runs as an ordinary user, and returns its path.
-fn as_nobody(directory: &Path) -> String {
-    fs::set_permissions(directory, fs::Permissions::from_mode(0o755)).unwrap();
-    let binary = directory.join("reapd");
-    program::copy(Path::new(env!("CARGO_BIN_EXE_reapd")), &binary);
-    stand_in(directory, &format!("{NOBODY} {} \"$@\"", binary.display()))
-}
-
 #[test]
 fn what_we_may_not_read_is_denied_b24() {
     if !is_root() {
@@ -417,7 +402,7 @@ fn what_we_may_not_read_is_denied_b24() {
     // An ordinary user's process asks, by way of `aside`, for one of root's.
     let started = Started::script("", Path::new("/"));
     let root = tempfile::tempdir().unwrap();
-    let mut observer = Observer::open(setup(&as_nobody(root.path()))).unwrap();
+    let mut observer = Observer::open(setup(as_nobody(root.path()).to_str().unwrap())).unwrap();
     let snapshot = observer.table().unwrap();
     let of = id(&snapshot, started.pid());
     let Ok(Answer::Facts(facts)) = ask(&mut observer, &snapshot, Question::Facts(of)) else { panic!() };
@@ -448,7 +433,7 @@ fn an_undumpable_process_of_the_same_user_is_denied_b24() {
             .stdout(Stdio::piped()),
     );
     started.ready();
-    let mut observer = Observer::open(setup(&aside)).unwrap();
+    let mut observer = Observer::open(setup(aside.to_str().unwrap())).unwrap();
     let snapshot = observer.table().unwrap();
     let of = id(&snapshot, started.pid());
     let Ok(Answer::Facts(facts)) = ask(&mut observer, &snapshot, Question::Facts(of)) else { panic!() };

@@ -11,11 +11,12 @@ use bstr::BString;
 use reapd::model::id::ProcessId;
 use reapd::model::known::{Known, Reason, Unknown};
 use reapd::model::question::{Answer, Call, Pinged, Question, Response};
-use rustix::process::{Signal, kill_process};
+use rustix::process::Signal;
 use tempfile::TempDir;
 
 use crate::channels::shape::{Shape, until};
 use crate::support::observing::{ask_all, is_root, listeners, observer, observer_by, reapd_after};
+use crate::support::tree::send;
 
 /// Long enough for any answer on a busy machine.
 const LONG: u64 = 20_000;
@@ -200,15 +201,14 @@ fn a_server_that_never_accepts_is_silent_and_our_requests_are_no_clients_f7() {
 fn a_stopped_server_is_not_silent_and_not_even_asked_b07() {
     let server = Server::new(ECHO);
     settled(|| server.ping(hello(), LONG)).unwrap();
-    let pid = rustix::process::Pid::from_raw(server.shape.id.pid.number()).unwrap();
-    kill_process(pid, Signal::STOP).unwrap();
+    send(server.shape.id.pid, Signal::STOP);
     let why = until(
         || server.ping(hello(), SHORT),
         |came| came.as_ref().is_err_and(|why| why.to_string().contains("stopped")),
     );
     assert!(why.is_err());
     assert_eq!(listeners(server.shape.id)[0].pending, 0, "nobody was left at its door");
-    kill_process(pid, Signal::CONT).unwrap();
+    send(server.shape.id.pid, Signal::CONT);
     assert!(matches!(response(settled(|| server.ping(hello(), LONG))), Response::Answered(_)));
 }
 

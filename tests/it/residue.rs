@@ -1,4 +1,5 @@
 //! What trees leave behind: real directories, sockets and records, removed by the real binary, or left.
+#![expect(clippy::print_stderr, reason = "who reads the tests' output must know what was not tested")]
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -6,10 +7,17 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
+use reapd::model::id::Pid;
+use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::desk::{Desk, text};
+use crate::patience::patiently;
 use crate::planted::wait_for;
+use crate::support::look::names;
+use crate::support::observing::is_root;
+use crate::support::tree::send;
+use crate::turn::turn;
 
 /// A desk with a root in which directories `pv-????????` are left.
 struct Leavings {
@@ -69,10 +77,7 @@ after = "{after}"
     fn serve(&self, name: &str) -> UnixListener {
         let directory = self.at(name);
         fs::create_dir(&directory).unwrap();
-        fs::set_permissions(&directory, fs::Permissions::from_mode(0o700)).unwrap();
-        write(&directory.join("server.pid"), "123\n");
-        write(&directory.join("server.log"), &"x".repeat(5_000));
-        UnixListener::bind(directory.join("server.sock")).unwrap()
+        serve_in(&directory)
     }
 
     /// Writes a record that names a directory.
@@ -113,13 +118,11 @@ fn write(path: &Path, text: &str) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o644)).unwrap();
 }
 
-fn names(directory: &Path) -> Vec<String> {
-    let mut names: Vec<String> = fs::read_dir(directory)
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .collect();
-    names.sort();
-    names
+fn serve_in(directory: &Path) -> UnixListener {
+    fs::set_permissions(directory, fs::Permissions::from_mode(0o700)).unwrap();
+    write(&directory.join("server.pid"), "123\n");
+    write(&directory.join("server.log"), &"x".repeat(5_000));
+    UnixListener::bind(directory.join("server.sock")).unwrap()
 }
 
 fn list(count: usize, letter: char) -> Vec<String> {
@@ -365,7 +368,8 @@ fn a_policy_that_only_reports_removes_nothing() {
 
 #[test]
 fn another_users_directory_stays() {
-    if !rustix::process::geteuid().is_root() {
+    if !is_root() {
+        eprintln!("skipped: only root can give a directory to another user");
         return;
     }
     let leavings = Leavings::new("0s", "");
@@ -384,19 +388,45 @@ fn under_a_scope_the_temporary_directories_are_not_looked_into() {
     leavings
         .desk
         .reconfigure(|text| text.replace(&format!("roots = [\"{}\"]\nrecords", root.display()), "records"));
-    let left = leavings.leave("pv-00000000");
-    let output =
-        leavings.desk.command(&["sweep", "--dry-run", "--json"]).env("TMPDIR", &root).output().unwrap();
-    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    // Root's own variable counts for nothing: it looks only into everybody's directory.
+    let temporary = if is_root() { Path::new("/tmp") } else { &root };
+    let left = tempfile::Builder::new().prefix("pv-").rand_bytes(8).tempdir_in(temporary).unwrap();
+    drop(serve_in(left.path()));
+    let shown = || {
+        let mut dry = leavings.desk.command(&["sweep", "--dry-run", "--json"]);
+        let output = dry.env("TMPDIR", &root).output().unwrap();
+        serde_json::from_slice::<Value>(&output.stdout).unwrap_or_else(|_| panic!("{}", text(&output)))
+    };
+    let json = shown();
     assert_eq!(json["residue"]["planned"], serde_json::json!([]), "{json:#}");
-    assert!(left.exists());
+    // The twin, only shown: without a scope it would go.
+    leavings.desk.reconfigure(|text| {
+        let (scope, rest) = text.split_once("\n\n").unwrap();
+        assert!(scope.starts_with("[scope]\nadmit-env = "), "{text}");
+        rest.to_owned()
+    });
+    let json = shown();
+    let planned = json["residue"]["planned"].as_array().unwrap();
+    let would_go = planned.iter().any(|one| one["path"].as_str() == left.path().to_str());
+    assert!(would_go, "{:#}", json["residue"]);
+    assert_eq!(names(left.path()).len(), 3, "a dry run touches nothing");
 }
 
 /// Starts a server that stands in a directory that is then deleted; what it does at TERM is `at_end`.
 fn orphan(leavings: &Leavings, name: &str, at_end: &str) -> i32 {
     let planted = &leavings.desk.planted;
-    let (work, directory) = (planted.path(&format!("throwaway/{name}")), leavings.at(name));
+    let work = planted.path(&format!("throwaway/{name}"));
     fs::create_dir(&work).unwrap();
+    planted.detached(&format!("cd {}; {}", work.display(), server(leavings, name, at_end)));
+    let pid = planted.pid_in(&leavings.at(name).join("server.pid"));
+    fs::remove_dir_all(work).unwrap();
+    pid
+}
+
+/// The shell line that becomes a server in a directory of this name.
+fn server(leavings: &Leavings, name: &str, at_end: &str) -> String {
+    let planted = &leavings.desk.planted;
+    let directory = leavings.at(name);
     fs::create_dir(&directory).unwrap();
     fs::set_permissions(&directory, fs::Permissions::from_mode(0o700)).unwrap();
     let program = format!(
@@ -413,16 +443,11 @@ fn orphan(leavings: &Leavings, name: &str, at_end: &str) -> i32 {
     );
     let script_file = planted.path(&format!("{name}.py"));
     write(&script_file, &program);
-    let line = format!(
-        "cd {}; exec -a preview-server \"$PYTHON\" {} --socket {}/server.sock",
-        work.display(),
+    format!(
+        "exec -a preview-server \"$PYTHON\" {} --socket {}/server.sock",
         script_file.display(),
         directory.display()
-    );
-    planted.detached(&line);
-    let pid = planted.pid_in(&directory.join("server.pid"));
-    fs::remove_dir_all(work).unwrap();
-    pid
+    )
 }
 
 #[test]
@@ -458,11 +483,7 @@ fn a_successor_at_the_same_path_keeps_its_socket_c33_f16() {
     let served = UnixStream::connect(&socket).is_ok();
     let listening = crate::residue::listener_of(&socket);
     for pid in listening {
-        rustix::process::kill_process(
-            rustix::process::Pid::from_raw(pid).unwrap(),
-            rustix::process::Signal::KILL,
-        )
-        .unwrap();
+        send(Pid::new(pid).unwrap(), Signal::KILL);
     }
     assert!(served, "{json:#}");
     assert!(json["residue"]["cleared"][0]["outcome"] == "kept", "{json:#}");
@@ -518,18 +539,31 @@ fn a_directory_that_is_no_child_of_a_root_stays_s3() {
     file.write_all(b"x").unwrap();
 }
 
-/// Runs a sweep of reapd below another program; nothing where this machine does not permit that.
-fn swept_below(leavings: &Leavings, program: &str, before: &[&str]) -> Option<Value> {
+/// Says whether this machine lets us unshare that; where it does not, who reads the output is told.
+fn may_unshare(what: &[&str]) -> bool {
+    let output = std::process::Command::new("unshare").args(what).arg("true").output().unwrap();
+    if !output.status.success() {
+        eprintln!("skipped: {}", text(&output).trim_end());
+    }
+    output.status.success()
+}
+
+/// Runs a sweep of reapd below unshare(1).
+fn swept_below(leavings: &Leavings, before: &[&str]) -> Value {
+    let _turn = turn();
     let sweep = leavings.desk.command(&["sweep", "--yes", "--json"]);
-    let mut below = std::process::Command::new(program);
+    let mut below = std::process::Command::new("unshare");
     below.args(before).arg(sweep.get_program()).args(sweep.get_args()).env_clear();
     below.envs(sweep.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    let output = below.stdin(std::process::Stdio::null()).output().unwrap();
-    serde_json::from_slice(&output.stdout).ok()
+    let output = patiently(below.stdin(std::process::Stdio::null()));
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", text(&output)))
 }
 
 #[test]
 fn a_mount_in_the_place_of_a_directory_stays() {
+    if !may_unshare(&["-m"]) {
+        return;
+    }
     let leavings = Leavings::new("0s", "");
     let (left, twin) = (leavings.leave("mounted"), leavings.leave("twin"));
     let other = leavings.desk.planted.path("other");
@@ -537,7 +571,7 @@ fn a_mount_in_the_place_of_a_directory_stays() {
     fs::set_permissions(&other, fs::Permissions::from_mode(0o700)).unwrap();
     write(&other.join("server.log"), "mine");
     let mount = format!("mount --bind {} {} && exec \"$@\"", other.display(), left.display());
-    let Some(json) = swept_below(&leavings, "unshare", &["-m", "sh", "-c", &mount, "sh"]) else { return };
+    let json = swept_below(&leavings, &["-m", "sh", "-c", &mount, "sh"]);
     assert!(!twin.exists(), "{json:#}");
     assert_eq!(names(&other), ["server.log"], "{json:#}");
     assert_eq!(names(&left).len(), 3, "{json:#}");
@@ -545,17 +579,52 @@ fn a_mount_in_the_place_of_a_directory_stays() {
 
 #[test]
 fn nothing_goes_where_the_hosts_own_processes_cannot_be_seen_b25() {
+    let within = ["--pid", "--fork", "--mount-proc"];
+    if !may_unshare(&within) {
+        return;
+    }
     let leavings = Leavings::new("0s", "");
     let left = leavings.leave("pv-00000000");
-    let within = ["--pid", "--fork", "--mount-proc"];
-    let Some(json) = swept_below(&leavings, "unshare", &within) else { return };
+    let json = swept_below(&leavings, &within);
     assert_eq!(names(&left).len(), 3, "{json:#}");
     leavings.swept();
     assert!(!left.exists(), "from outside everybody is to be seen");
 }
 
 #[test]
+fn what_a_tree_in_another_mount_namespace_leaves_stays() {
+    if !may_unshare(&["-m"]) {
+        return;
+    }
+    let leavings = Leavings::new("1h", "private-listeners = [\"**/server.sock\"]");
+    leavings.desk.reconfigure(|text| {
+        let lines = text.lines().map(|line| match line.split_once(" = ") {
+            Some(("reap-when", _)) => "reap-when = [{ stdin-abandoned = true }]\n".to_owned(),
+            _ => format!("{line}\n"),
+        });
+        lines.collect()
+    });
+    let abandoned = |name: &str, before: &[&str]| {
+        let mut command = leavings.desk.planted.command("setsid");
+        command.arg("--fork").args(before).args(["bash", "-c", &server(&leavings, name, "pass")]);
+        let piped = std::process::Stdio::piped;
+        let mut child = command.stdin(piped()).stdout(piped()).spawn().unwrap();
+        let pid = leavings.desk.planted.pid_in(&leavings.at(name).join("server.pid"));
+        assert!(child.wait().unwrap().success());
+        pid
+    };
+    let (near, far) = (abandoned("near", &[]), abandoned("far", &["unshare", "-m"]));
+    let json = leavings.swept();
+    assert!(!leavings.desk.planted.is_alive(near) && !leavings.desk.planted.is_alive(far), "{json:#}");
+    assert!(!leavings.at("near").exists(), "{json:#}");
+    assert_eq!(names(&leavings.at("far")).len(), 3, "{json:#}");
+}
+
+#[test]
 fn a_listener_of_another_network_namespace_keeps_its_directory_f7() {
+    if !may_unshare(&["-n"]) {
+        return;
+    }
     let leavings = Leavings::new("0s", "");
     let (left, twin) = (leavings.leave("elsewhere"), leavings.leave("twin"));
     // Its arguments do not name the place: only the list of sockets of its own namespace does.
@@ -573,11 +642,6 @@ fn a_listener_of_another_network_namespace_keeps_its_directory_f7() {
     );
     let (place, pid) = (leavings.desk.planted.path("place"), leavings.desk.planted.path("listen.pid"));
     write(&place, socket.to_str().unwrap());
-    let permitted = std::process::Command::new("unshare").args(["-n", "true"]).status().unwrap();
-    if !permitted.success() {
-        // No network namespace may be made here.
-        return;
-    }
     leavings.desk.planted.detached(&format!(
         "exec unshare -n \"$PYTHON\" {} {} {}",
         script.display(),

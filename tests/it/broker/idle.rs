@@ -26,19 +26,12 @@ fn turned_on(idle: &str, unused: &str, unresponsive: &str) -> String {
             ("socket-unresponsive = true", unresponsive),
         ],
     );
-    format!("\n{policy}\n[confirm]\nprobe-timeout = \"300ms\"\n")
+    format!("\n{policy}")
 }
 
 fn configure(host: &Host, idle: &str, unused: &str, unresponsive: &str) {
     host.desk.configure(&turned_on(idle, unused, unresponsive));
-    // Two tables of one name are no TOML.
-    host.desk.reconfigure(|text| {
-        text.replacen("\n[confirm]\nprobe-timeout = \"300ms\"\n", "", 1).replacen(
-            "[confirm]\n",
-            "[confirm]\nprobe-timeout = \"300ms\"\n",
-            1,
-        )
-    });
+    host.desk.reconfigure(|text| text.replacen("[confirm]\n", "[confirm]\nprobe-timeout = \"300ms\"\n", 1));
 }
 
 /// What a broker was asked so far, by method; it was started with `tells`.

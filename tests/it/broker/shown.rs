@@ -8,6 +8,7 @@ use serde_json::json;
 
 use crate::broker::stand::{Broker, Companion, Host, built_in, session_name};
 use crate::broker::states::wedge;
+use crate::support::look::names;
 use crate::turn;
 
 /// Leaves a directory behind as a broker does that was killed long ago.
@@ -30,15 +31,6 @@ fn family(host: &Host) -> String {
     let changes =
         [(stale, here.as_str()), ("~/.claude/plugins/data/*/state/*/broker.json", records.as_str())];
     format!("\n{}", built_in("codex-broker", &changes))
-}
-
-fn names(directory: &std::path::Path) -> Vec<String> {
-    let mut names: Vec<String> = fs::read_dir(directory)
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .collect();
-    names.sort_unstable();
-    names
 }
 
 #[test]

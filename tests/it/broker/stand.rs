@@ -7,7 +7,6 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::Output;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver};
@@ -16,8 +15,10 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::desk::{Desk, text};
+use crate::patience::patiently;
 use crate::planted::{MARK, wait_for};
 use crate::support::program;
+use crate::turn::turn;
 
 /// A desk with the plugin laid out.
 pub(crate) struct Host {
@@ -248,24 +249,11 @@ impl Host {
     pub(crate) fn sweep(&self, arguments: &[&str]) -> Report {
         let mut all = vec!["sweep", "--json"];
         all.extend(arguments);
-        let swept = self.patiently(&all);
+        let _turn = turn();
+        let swept = patiently(&mut self.desk.in_session(&all));
         let said = text(&swept);
         assert!(swept.status.success(), "{}: {said}", swept.status);
         Report { json: serde_json::from_slice(&swept.stdout).expect(&said), said }
-    }
-
-    /// Runs reapd, again while another one of this user is at work, as tests that run elsewhere on this host may be.
-    fn patiently(&self, arguments: &[&str]) -> Output {
-        let end = Instant::now() + Duration::from_mins(1);
-        loop {
-            let output = self.desk.reapd(arguments);
-            let is_busy = text(&output).contains("another reapd of this user is at work");
-            if output.status.code() != Some(3) || !is_busy {
-                return output;
-            }
-            assert!(Instant::now() < end, "another reapd is at work for ever");
-            std::thread::sleep(Duration::from_millis(50));
-        }
     }
 
     /// Sweeps as a timer does until a broker is gone with everybody in its session, and returns all that was said.

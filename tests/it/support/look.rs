@@ -14,6 +14,16 @@ use reapd::model::question::{Answer, Family, Listener, Question, Sockets};
 use reapd::model::table::{Kernel, Row, State, Table, plain_row};
 use rustix::time::{ClockId, clock_gettime};
 
+/// Returns what is in a directory, in order.
+#[cfg(target_os = "linux")]
+pub(crate) fn names(directory: &std::path::Path) -> Vec<String> {
+    let entries = std::fs::read_dir(directory).unwrap();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort_unstable();
+    names
+}
+
 /// Returns the boot clock.
 pub(crate) fn now() -> Moment {
     let time = clock_gettime(ClockId::Boottime);

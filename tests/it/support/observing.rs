@@ -11,6 +11,9 @@ use reapd::model::look::Scope;
 use reapd::model::question::{Answer, Listener, Question};
 use reapd::observe::{Observer, Setup};
 
+/// Becomes an ordinary user, in a shell.
+pub(crate) const NOBODY: &str = "exec setpriv --reuid 65534 --regid 65534 --clear-groups";
+
 /// Says whether we may do as we like.
 pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
@@ -64,4 +67,9 @@ pub(crate) fn reapd_after(folder: &Path, before: &str) -> PathBuf {
     super::program::copy(env!("CARGO_BIN_EXE_reapd"), &binary);
     super::program::script(&format!("#!/bin/sh\n{before} {} \"$@\"\n", binary.display()), &program);
     program
+}
+
+/// Writes a reapd in `folder` that runs as an ordinary user.
+pub(crate) fn as_nobody(folder: &Path) -> PathBuf {
+    reapd_after(folder, NOBODY)
 }
