@@ -102,6 +102,16 @@ impl Stand<'_, '_> {
         }
     }
 
+    /// Re-checks by the latest look that nobody took the name of a socket of the tree over meanwhile: he would lose it
+    /// to a tree that is asked to end (C33). Members that are gone listen by no name.
+    fn no_successor(&mut self, teardown: &Teardown) -> Result<(), String> {
+        gather(self.eyes, &mut self.look, |look| successor::questions(&teardown.judgement, look));
+        if successor::came_meanwhile(teardown, &self.look) {
+            return Err("right before the signal: another socket has the name of one of its own".to_owned());
+        }
+        Ok(())
+    }
+
     /// Says why a newborn process must not be touched: it is in no verdict, since nobody has looked at it before.
     fn kept(&self, newborn: &Newcomer, facts: &Known<Facts>) -> Option<String> {
         if is_shared(&newborn.name) {
@@ -165,7 +175,8 @@ impl Scene for Stand<'_, '_> {
             return Err("the keep list could not be read right before the signal".to_owned());
         };
         if self.by == By::Resumed {
-            return self.nobody_protected(teardown, &marks);
+            self.nobody_protected(teardown, &marks)?;
+            return self.no_successor(teardown);
         }
         let now = self.now();
         if !self.checked.as_ref().is_some_and(|checked| checked.serves(now, &marks)) {
@@ -179,11 +190,7 @@ impl Scene for Stand<'_, '_> {
         }
         still_condemned(teardown, &self.verdicts.judgements)?;
         still_unprotected(teardown, &self.verdicts.protected)?;
-        // Whoever took its socket's name over meanwhile would lose it to a tree that is asked to end (C33).
-        gather(self.eyes, &mut self.look, |look| successor::questions(&teardown.judgement, look));
-        if successor::came_meanwhile(teardown, &self.look) {
-            return Err("right before the signal: another socket has the name of one of its own".to_owned());
-        }
+        self.no_successor(teardown)?;
         let root = teardown.judgement.root;
         let mut leases = self.verdicts.leased.trees.iter().filter(|lease| lease.root == root);
         leases.try_for_each(|lease| self.turns.take(lease.owner, &lease.lease))
@@ -502,13 +509,18 @@ mod tests {
                  bound 5100 /tmp/cxc-a/broker.sock 1:5100 {bound}\n"
             )
         };
-        let said = |first: &str, then: &str| {
+        let said = |by, first: &str, then: &str| {
             let (first, then) = (broker(first), broker(then));
-            Ground { first: &first, then: &then, ..Ground::usual() }.stand(|stand, tree| stand.recheck(tree))
+            Ground { first: &first, then: &then, by, ..Ground::usual() }
+                .stand(|stand, tree| stand.recheck(tree))
         };
-        assert_eq!(said("here", "here"), Ok(()), "the twin without one");
-        assert!(said("here", "replaced=socket").unwrap_err().contains("another socket has the name"));
-        assert_eq!(said("replaced=socket", "replaced=socket"), Ok(()), "it is killed, as it was planned");
+        for by in [By::Hand, By::Resumed] {
+            assert_eq!(said(by, "here", "here"), Ok(()), "{by:?}: the twin without one");
+            let why = said(by, "here", "replaced=socket").unwrap_err();
+            assert!(why.contains("another socket has the name"), "{by:?}: {why}");
+            let killed = said(by, "replaced=socket", "replaced=socket");
+            assert_eq!(killed, Ok(()), "{by:?}: it is killed, as it was planned");
+        }
     }
 
     #[test]

@@ -146,6 +146,9 @@ fn records(reader: &mut Reader<'_>, node: &Node<'_>, ground: &Ground<'_>) -> Opt
     let files = needed(reader, node, table, "files")?;
     let key = needed(reader, node, table, "key")?;
     let mut elements = one_or_more(files);
+    if elements.is_empty() {
+        reader.fault(files.span(), "an empty list").hint("leave `records` out");
+    }
     // What comes with us stands in nobody's way who has no home.
     if *ground.origin == Origin::Builtin && ground.home.is_none() {
         elements.retain(|node| !matches!(node.get_ref(), DeValue::String(text) if text.starts_with('~')));
@@ -191,7 +194,11 @@ fn place(reader: &mut Reader<'_>, node: &Node<'_>, home: Option<&BStr>) -> Optio
         match directory(&base, home) {
             Ok(base) => (Root::Directory(base), below.to_vec()),
             Err((what, _)) => {
-                let what = if base.is_empty() { format!("`{text}` is not a whole path") } else { what };
+                let what = match (base.is_empty(), text.starts_with('/')) {
+                    (true, true) => "not a pattern of files".to_owned(),
+                    (true, false) => format!("`{text}` is not a whole path"),
+                    (false, _) => what,
+                };
                 reader.fault(node.span(), what).hint(HINT);
                 return None;
             }

@@ -1,5 +1,7 @@
 //! Text with captures: `"{workspace}"`, `"{socket.dir}"`; a brace that stands for itself is doubled.
 
+use bstr::{BString, ByteSlice as _};
+
 use super::policy::{Template, TemplatePart};
 
 /// What is there for every process, without being captured.
@@ -93,6 +95,25 @@ pub(super) fn parse_among_braces(text: &str, known: impl Fn(&str) -> bool) -> Re
     Ok(Template { text: text.to_owned(), parts })
 }
 
+impl Template {
+    /// Returns it filled in; nothing where one of its captures has no value. The directory of what stands in `/` is `/`.
+    pub fn fill<'a>(&self, value: impl Fn(&str) -> Option<&'a [u8]>) -> Option<BString> {
+        let mut text = BString::default();
+        for part in &self.parts {
+            match part {
+                TemplatePart::Literal(literal) => text.extend_from_slice(literal.as_bytes()),
+                TemplatePart::Capture(name) => text.extend_from_slice(value(name)?),
+                TemplatePart::DirectoryOf(name) => {
+                    let path = value(name)?;
+                    let end = path.rfind_byte(b'/')?;
+                    text.extend_from_slice(&path[..end.max(1)]);
+                }
+            }
+        }
+        Some(text)
+    }
+}
+
 /// Says whether a text may name a policy or a capture: it goes to screens, logs and file names.
 pub(super) fn is_name(text: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
@@ -146,6 +167,16 @@ mod tests {
         );
         assert_eq!(compile("a}{{b"), Ok(vec![literal("a}{{b")]));
         assert_eq!(compile("ab{sokcet}"), Err(Flaw::Unknown(2, "sokcet".into())));
+    }
+
+    #[test]
+    fn the_directory_of_what_stands_in_the_root_is_the_root() {
+        let template = parse("{socket.dir}", |_| true).unwrap();
+        let filled = |value: &'static str| template.fill(|_| Some(value.as_bytes()));
+        assert_eq!(filled("/tmp/x/server.sock"), Some("/tmp/x".into()));
+        assert_eq!(filled("/server.sock"), Some("/".into()));
+        assert_eq!(filled("server.sock"), None);
+        assert_eq!(template.fill(|_| None), None);
     }
 
     #[test]

@@ -112,9 +112,9 @@ fn decide(case: &Case<'_>, mut judgement: Judgement) -> Result<Assessment, Vec<Q
         let weighed = match weigh::line(case, LineList::ReapWhen, index, line) {
             Ok(weighed) => weighed,
             Err(Halt::Ask(questions)) => return Err(questions),
-            Err(Halt::Act { questions, so_far, rule }) => match kept(case, line)? {
+            Err(Halt::Act { questions, so_far, rule, strength }) => match kept(case, line)? {
                 None => return Err(questions),
-                Some((says, why)) => so_far.cut(rule, says, format!("it was not asked: {why}")),
+                Some((says, why)) => so_far.cut(rule, strength, says, format!("it was not asked: {why}")),
             },
         };
         lasting.extend(weighed.lasting);

@@ -263,6 +263,10 @@ fn trees(look: &Look, matched: &[(ProcessId, usize)]) -> BTreeMap<ProcessId, Vec
     }
     let mut trees = BTreeMap::new();
     for &(root, _) in matched {
+        // Two policies may match one root.
+        if trees.contains_key(&root) {
+            continue;
+        }
         let mut tree = descendants(table, root);
         let mut inside: BTreeSet<Pid> = tree.iter().map(|id| id.pid).collect();
         let mut at = 0;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bstr::{BStr, BString, ByteSlice as _};
 
-use crate::config::policy::{Config, Detached, Policy, Template, TemplatePart};
+use crate::config::policy::{Config, Detached, Policy, Template};
 use crate::model::facts::Facts;
 use crate::model::id::{Pid, ProcessId};
 use crate::model::known::{Known, Reason, Unknown};
@@ -292,19 +292,7 @@ impl<'a> Case<'a> {
 
     /// Returns a template filled in, or nothing where one of its captures is empty for this process.
     pub fn fill(&self, template: &Template) -> Option<BString> {
-        let mut text = BString::default();
-        for part in &template.parts {
-            match part {
-                TemplatePart::Literal(literal) => text.extend_from_slice(literal.as_bytes()),
-                TemplatePart::Capture(name) => text.extend_from_slice(self.captures.get(name)?),
-                TemplatePart::DirectoryOf(name) => {
-                    let path = self.captures.get(name)?;
-                    let end = path.rfind_byte(b'/')?;
-                    text.extend_from_slice(&path[..end.max(1)]);
-                }
-            }
-        }
-        Some(text)
+        template.fill(|name| self.captures.get(name).map(|value| value.as_slice()))
     }
 
     pub(super) fn answer(&self, question: Question) -> Found<&'a Answer> {
@@ -344,7 +332,8 @@ pub(super) fn misfit() -> Blank {
     Unknown::new(Reason::Unsupported, "an answer to another question").into()
 }
 
-fn port(name: &BString) -> Option<&[u8]> {
+/// Returns the port of an address of the network.
+pub(super) fn port(name: &[u8]) -> Option<&[u8]> {
     name.rfind_byte(b':').map(|at| &name[at + 1..])
 }
 

@@ -91,13 +91,15 @@ pub fn open(
 
 /// Judges what was left long ago. A record goes only together with its directory, or after it.
 pub fn judge(found: &[Left], ground: &Ground<'_>) -> Vec<Judged> {
+    let in_use = InUse::new(ground);
     let mut judged: Vec<Judged> = Vec::new();
     for left in found.iter().filter(|left| matches!(left, Left::Directory(_))) {
-        judged.push(Judged { left: left.clone(), verdict: verdict(weigh(left, ground), left, ground) });
+        let gate = weigh(left, ground, &in_use);
+        judged.push(Judged { left: left.clone(), verdict: verdict(gate, left, ground) });
     }
     for left in found {
         let Left::Record(record) = left else { continue };
-        let gate = weigh(left, ground).and_then(|()| directory_goes(record, &judged));
+        let gate = weigh(left, ground, &in_use).and_then(|()| directory_goes(record, &judged));
         let mut verdict = verdict(gate, left, ground);
         if verdict == Verdict::Stale && goes(record, &judged) == Some(&Verdict::Suspect) {
             verdict = Verdict::Suspect;
@@ -123,10 +125,10 @@ fn verdict(gate: Gate, left: &Left, ground: &Ground<'_>) -> Verdict {
     }
 }
 
-fn weigh(left: &Left, ground: &Ground<'_>) -> Gate {
+fn weigh(left: &Left, ground: &Ground<'_>, in_use: &InUse<'_>) -> Gate {
     by_itself(left, ground.residue)?;
     settled(left, ground.residue, ground.config, ground.look)?;
-    unused(left, ground)
+    unused(left, ground, in_use)
 }
 
 /// What a directory that a tree leaves must be before the tree is ended; what is in it then is what may go.
@@ -158,7 +160,7 @@ pub fn is_left(recorded: &Removal, now: &Remains, ground: &Ground<'_>) -> Result
     }
     let left = Left::Directory(now.clone());
     unkept(&left, ground.config, ground.look).map_err(said)?;
-    unused(&left, ground).map_err(said)
+    unused(&left, ground, &InUse::new(ground)).map_err(said)
 }
 
 fn said(stays: Stays) -> String {
@@ -263,21 +265,62 @@ fn unkept(left: &Left, config: &Config, look: &Look) -> Gate {
     Ok(())
 }
 
+/// What everybody alive uses, ready to be looked through for each thing that was left.
+struct InUse<'a> {
+    /// The names that sockets are bound to.
+    sockets: Known<Vec<SocketName<'a>>>,
+    /// Each lease by its name, with all of what it says: one that names something anywhere may mean it.
+    leases: Vec<(&'a str, String)>,
+}
+
+/// The name that a socket is bound to.
+struct SocketName<'a> {
+    whole: &'a BStr,
+    elements: Vec<&'a [u8]>,
+}
+
+impl SocketName<'_> {
+    /// Says whether it may be this file: it was bound by a relative path, so that nothing says in which directory.
+    fn may_be(&self, file: &BStr) -> bool {
+        let is_relative = !self.whole.starts_with(b"/") && !self.whole.starts_with(b"@");
+        is_relative && self.elements.last().is_some_and(|last| *last == file.as_bytes())
+    }
+}
+
+impl<'a> InUse<'a> {
+    fn new(ground: &Ground<'a>) -> InUse<'a> {
+        let socket = |name: &'a BString| SocketName {
+            whole: name.as_bstr(),
+            elements: name.split(|&byte| byte == b'/' || byte == 0 || byte == b'@').collect(),
+        };
+        let sockets = match ground.served {
+            Ok(served) => Ok(served.names.iter().map(socket).collect()),
+            Err(unknown) => Err(unknown.clone()),
+        };
+        let leases = &ground.look.snapshot.leases.list;
+        InUse {
+            sockets,
+            leases: leases.iter().map(|lease| (lease.id.as_str(), format!("{lease:?}"))).collect(),
+        }
+    }
+}
+
 /// Says whether nobody alive has anything to do with it: no socket, no argument, no lease.
-fn unused(left: &Left, ground: &Ground<'_>) -> Gate {
+///
+/// A directory that somebody merely stands in or has open, and does not name, is not looked for.
+fn unused(left: &Left, ground: &Ground<'_>, in_use: &InUse<'_>) -> Gate {
     let Some(name) = left.called() else { return kept("it names nothing") };
     let served = ground.served.as_ref().map_err(Stays::from)?;
-    for socket in &served.names {
-        if socket
-            .split(|&byte| byte == b'/' || byte == 0 || byte == b'@')
-            .any(|element| element == name.as_bytes())
-        {
-            return kept(format!("a socket is bound to '{socket}'"));
-        }
+    let sockets = in_use.sockets.as_ref().map_err(Stays::from)?;
+    if let Some(socket) = sockets.iter().find(|socket| socket.elements.contains(&name.as_bytes())) {
+        return kept(format!("a socket is bound to '{}'", socket.whole));
     }
     if let Left::Directory(remains) = left {
         for piece in remains.entries.as_ref().map_err(Stays::from)? {
-            if served.files.iter().any(|file| is_same(*file, piece.file, remains.numbers)) {
+            // The files are those of our own network namespace; of any other there is nothing but the name.
+            let by_name = piece.kind == Kind::Socket
+                && sockets.iter().any(|socket| socket.may_be(piece.name.as_bstr()));
+            if by_name || served.files.iter().any(|file| is_same(*file, piece.file, remains.numbers)) {
                 return kept(format!("a socket is bound to '{}' in it", piece.name));
             }
         }
@@ -288,11 +331,11 @@ fn unused(left: &Left, ground: &Ground<'_>) -> Gate {
     if let Some(pid) = ground.named.as_ref().map_err(Stays::from)?.get(name) {
         return kept(format!("process {pid} names it"));
     }
-    let leases = &ground.look.snapshot.leases;
-    // All of what it says: a lease that names it anywhere may mean it.
-    if let Some(lease) = leases.list.iter().find(|lease| format!("{lease:?}").contains(&name.to_string())) {
-        return kept(format!("lease {} names it", lease.id));
+    let said_name = name.to_string();
+    if let Some((lease, _)) = in_use.leases.iter().find(|(_, said)| said.contains(&said_name)) {
+        return kept(format!("lease {lease} names it"));
     }
+    let leases = &ground.look.snapshot.leases;
     let of = left.own().uid;
     if leases.faulty.iter().any(|lease| lease.owner.is_none_or(|owner| owner == of)) {
         return Err(Stays::Unknown("a lease that cannot be read may name it".to_owned()));
@@ -570,6 +613,20 @@ mod tests {
         let other_numbers = Case { served: bound(9), ..Case::stale() };
         kept(&other_numbers.with(|remains| remains.numbers = Numbers::InodeOnly), "a socket is bound");
         unknown(&Case { served: Err(Unknown::new(Reason::Unsupported, "x")), ..Case::stale() });
+    }
+
+    #[test]
+    fn a_socket_without_its_directory_keeps_what_bears_its_name_f7_f16() {
+        let serving = |name: &str| {
+            let served = Ok(Served { names: BTreeSet::from([name.into()]), files: Vec::new() });
+            Case { served, ..Case::stale() }
+        };
+        for name in ["server.sock", "./server.sock", "../x/server.sock"] {
+            kept(&serving(name), "a socket is bound to 'server.sock' in it");
+        }
+        for other in ["server.log", "other.sock", "@server.sock", "/run/x/server.sock", "server.sock/x"] {
+            assert_eq!(serving(other).verdict(), Verdict::Stale, "{other}");
+        }
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub(super) struct Weighed {
 pub(super) enum Halt {
     /// These must be asked first.
     Ask(Vec<Question>),
-    /// Everything before it holds, and what is left acts: it connects to the server that is judged.
+    /// Everything before it holds, and what is left acts: see [`acts`].
     Act {
         /// What would have to be asked.
         questions: Vec<Question>,
@@ -34,6 +34,8 @@ pub(super) enum Halt {
         so_far: Weighed,
         /// The rule that asks.
         rule: &'static str,
+        /// How strong what it says would be.
+        strength: Strength,
     },
 }
 
@@ -48,15 +50,9 @@ impl Halt {
 
 impl Weighed {
     /// Returns the line with one more finding, which cuts it short.
-    pub(super) fn cut(mut self, rule: &str, says: Says, why: String) -> Weighed {
+    pub(super) fn cut(mut self, rule: &str, strength: Strength, says: Says, why: String) -> Weighed {
         self.finding.says = says;
-        self.finding.evidence.push(Evidence {
-            rule: rule.to_owned(),
-            strength: Strength::Sign,
-            says,
-            why,
-            cause: None,
-        });
+        self.finding.evidence.push(Evidence { rule: rule.to_owned(), strength, says, why, cause: None });
         self
     }
 }
@@ -64,10 +60,7 @@ impl Weighed {
 /// Says what a line means for whoever is connected, where it holds.
 pub(super) fn clients(line: &Line) -> Clients {
     let means = |condition: &Condition| {
-        rules::ALL
-            .iter()
-            .find(|rule| rule.spec.name == condition.rule)
-            .map_or(Clients::Served, |rule| rule.spec.clients)
+        rules::named(condition.rule).map_or(Clients::Served, |rule| rule.spec.clients)
     };
     if line.conditions.iter().any(|condition| means(condition) == Clients::CannotBeServed) {
         Clients::CannotBeServed
@@ -90,7 +83,8 @@ pub(super) fn line(case: &Case<'_>, list: LineList, index: usize, line: &Line) -
             Err(questions) if halts(case, &questions) => {
                 let finding = LineFinding { line: index, list, says: Says::Unknown, evidence };
                 let so_far = Weighed { finding, lasting };
-                return Err(Halt::Act { questions, so_far, rule: condition.rule });
+                let strength = strength(line, condition);
+                return Err(Halt::Act { questions, so_far, rule: condition.rule, strength });
             }
             Err(questions) => return Err(Halt::Ask(questions)),
         };
@@ -119,19 +113,24 @@ fn halts(case: &Case<'_>, questions: &[Question]) -> bool {
     })
 }
 
+/// Returns how strong what a condition says is in its line: where a person wrote down what the line proves, all of it.
+fn strength(line: &Line, condition: &Condition) -> Strength {
+    match &line.by_knowledge {
+        Some(_) => Strength::Proof,
+        None => condition.strength,
+    }
+}
+
 fn weigh(
     case: &Case<'_>,
     condition: &Condition,
     line: &Line,
     (list, index, at): (LineList, usize, usize),
 ) -> Result<(Evidence, Option<LastingKey>), Vec<Question>> {
-    let strength = match &line.by_knowledge {
-        Some(_) => Strength::Proof,
-        None => condition.strength,
-    };
+    let strength = strength(line, condition);
     let evidence =
         |says, why, cause| Evidence { rule: condition.rule.to_owned(), strength, says, why, cause };
-    let Some(rule) = rules::ALL.iter().find(|rule| rule.spec.name == condition.rule) else {
+    let Some(rule) = rules::named(condition.rule) else {
         return Ok((evidence(Says::Unknown, "this version has no such rule".into(), None), None));
     };
     match (rule.weigh)(case, Settings(&condition.settings)) {

@@ -2,7 +2,7 @@
 
 use bstr::{BString, ByteSlice as _};
 
-use crate::config::policy::{Config, Policy, TemplatePart};
+use crate::config::policy::{Config, Policy};
 use crate::model::plan::{Residue, Spare};
 use crate::model::residue::{Left, Removal};
 use crate::model::verdict::{Judgement, Mode};
@@ -13,21 +13,9 @@ const MOST: usize = 500;
 /// Returns the directory that a tree leaves; nothing where its policy names none, or a capture of it is empty.
 pub fn directory(judgement: &Judgement, policy: &Policy) -> Option<BString> {
     let template = policy.residue.as_ref()?.directory.as_ref()?;
-    let captured = |name: &str| {
+    template.fill(|name| {
         judgement.captures.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_bytes())
-    };
-    let mut text = BString::default();
-    for part in &template.parts {
-        match part {
-            TemplatePart::Literal(literal) => text.extend_from_slice(literal.as_bytes()),
-            TemplatePart::Capture(name) => text.extend_from_slice(captured(name)?),
-            TemplatePart::DirectoryOf(name) => {
-                let path = captured(name)?;
-                text.extend_from_slice(&path[..path.rfind_byte(b'/')?]);
-            }
-        }
-    }
-    Some(text)
+    })
 }
 
 /// Returns what is removed of what is stale, each with its policy, and what trees of the plan will leave.

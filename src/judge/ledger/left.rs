@@ -26,6 +26,11 @@ impl Behind {
     pub(super) fn rearm(&mut self) {
         self.0.clear();
     }
+
+    fn since(&self, path: &BString, file: FileId, print: u64) -> Option<Moment> {
+        let is_it = |seen: &&Seen| seen.path == *path && seen.file == file && seen.print == print;
+        self.0.iter().find(is_it).map(|seen| seen.since)
+    }
 }
 
 /// Returns a number that any change about it changes. What a record names is not of it: that is there or gone by itself.
@@ -36,18 +41,15 @@ fn print(left: &Left) -> u64 {
 impl Ledger {
     /// Returns since when it has been seen at every look, and no change about it.
     pub fn left_since(&self, left: &Left) -> Option<Moment> {
-        let (path, file, print) = (left.place().path(), left.own().file, print(left));
-        let is_it = |seen: &&Seen| seen.path == path && seen.file == file && seen.print == print;
-        self.behind.0.iter().find(is_it).map(|seen| seen.since)
+        self.behind.since(&left.place().path(), left.own().file, print(left))
     }
 
     /// Remembers what was there at this look; what was not is forgotten.
     pub fn remember_left<'a>(&mut self, all: impl Iterator<Item = &'a Left>, now: Moment) {
-        let seen = all.map(|left| Seen {
-            path: left.place().path(),
-            file: left.own().file,
-            print: print(left),
-            since: self.left_since(left).unwrap_or(now),
+        let seen = all.map(|left| {
+            let (path, file, print) = (left.place().path(), left.own().file, print(left));
+            let since = self.behind.since(&path, file, print).unwrap_or(now);
+            Seen { path, file, print, since }
         });
         self.behind = Behind(seen.collect());
     }

@@ -19,9 +19,12 @@
 //! still to come. A root that leads no session: its backend may be anywhere. A child that lives, in whatever group, and
 //! a process that was left in the session. A channel to somebody who took a session of its own: held streams and those
 //! of which the kernel does not name the other end. One that calls somebody over TCP, who may be its backend. A table
-//! that does not show everybody: a backend may be among the others. A backend at the far end of a pipe or a FIFO, out of
-//! the tree and the session, is not seen: the rule is for programs that keep theirs below them. A zombie child is gone; one whose main thread alone ended is not
-//! (C24). Whoever is stopped, traced or frozen.
+//! that does not show everybody: a backend may be among the others. A zombie child is gone; one whose main thread alone
+//! ended is not (C24). Whoever is stopped, traced or frozen.
+//!
+//! Two backends are not seen, and the rule is for programs that have none such: one at the far end of a pipe or a FIFO,
+//! out of the tree and the session, and one that took a session of its own and connects to the server's own socket,
+//! since it looks like a client.
 //!
 //! # Settings
 //!
@@ -29,9 +32,9 @@
 //! `{ backend-gone = "it starts its backend once, before it listens" }`; must be given.
 //! `socket`: template of the socket that it must be listening on, e.g. "{socket}"; optional, and left out any counts.
 
-use bstr::{BString, ByteSlice as _};
+use bstr::ByteSlice as _;
 
-use crate::judge::case::Case;
+use crate::judge::case::{Case, port};
 use crate::judge::leased::is_whole;
 use crate::judge::rule::{Finding, Found, Rule, Settings};
 use crate::model::escape::escape;
@@ -132,7 +135,6 @@ fn weigh(case: &Case<'_>, settings: Settings<'_>) -> Found<Finding> {
 
 /// Returns whom a process called over TCP: what comes to one of its own ports is a client.
 fn called(sockets: &Sockets) -> Option<String> {
-    let port = |name: &BString| name.rfind_byte(b':').map(|at| name[at + 1..].to_vec());
     let of_listener = |connection: &Connection| {
         sockets
             .listeners

@@ -23,9 +23,9 @@
 
 use std::collections::BTreeSet;
 
-use bstr::{BStr, BString, ByteSlice as _};
+use bstr::{BString, ByteSlice as _};
 
-use crate::judge::case::{Case, Client};
+use crate::judge::case::{Case, Client, port};
 use crate::judge::rule::{Finding, Found, Rule, Settings};
 use crate::model::escape::escape;
 use crate::model::known::{Reason, Unknown};
@@ -94,13 +94,7 @@ impl Served<'_> {
 
 /// Returns where the tree serves and whom, by `socket` or at all.
 pub(super) fn served<'a>(case: &Case<'a>, settings: Settings<'_>) -> Found<Served<'a>> {
-    let socket =
-        match settings.template("socket") {
-            None => None,
-            Some(template) => Some(case.fill(template).ok_or_else(|| {
-                Unknown::new(Reason::NotAsked, format!("what '{}' is for it", template.text))
-            })?),
-        };
+    let socket = settings.template("socket").map(|template| case.filled(template)).transpose()?;
     let all: Vec<&Listener> =
         case.sockets()?.into_iter().flat_map(|(_, sockets)| sockets.listeners.iter()).collect();
     let Some(socket) = socket else {
@@ -119,7 +113,7 @@ pub(super) fn served<'a>(case: &Case<'a>, settings: Settings<'_>) -> Found<Serve
         return Err(Unknown::new(Reason::NotAsked, what).into());
     }
     let names: BTreeSet<&BString> = listeners.iter().map(|listener| &listener.name).collect();
-    let ports: BTreeSet<&BStr> = listeners
+    let ports: BTreeSet<&[u8]> = listeners
         .iter()
         .filter(|listener| listener.family == Family::Tcp)
         .filter_map(|listener| port(&listener.name))
@@ -130,10 +124,6 @@ pub(super) fn served<'a>(case: &Case<'a>, settings: Settings<'_>) -> Found<Serve
     };
     let clients = case.clients()?.into_iter().filter(there).collect();
     Ok(Served { listeners, clients })
-}
-
-fn port(name: &BString) -> Option<&BStr> {
-    name.rfind_byte(b':').map(|at| name[at + 1..].as_bstr())
 }
 
 #[cfg(test)]

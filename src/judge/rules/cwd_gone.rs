@@ -79,13 +79,7 @@ pub static RULE: Rule = Rule {
 
 fn weigh(case: &Case<'_>, settings: Settings<'_>) -> Found<Finding> {
     let roots = settings.patterns("roots");
-    let path =
-        match settings.template("path") {
-            None => None,
-            Some(template) => Some(case.fill(template).ok_or_else(|| {
-                Unknown::new(Reason::NotAsked, format!("what '{}' is for it", template.text))
-            })?),
-        };
+    let path = settings.template("path").map(|template| case.filled(template)).transpose()?;
     weigh_with(case, path.as_ref(), roots, |path| case.memory.directory(case.root.id, path))
 }
 

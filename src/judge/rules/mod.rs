@@ -48,6 +48,11 @@ pub static ALL: &[&Rule] = &[
     &clients::RULE,
 ];
 
+/// Returns the rule of this name.
+pub(super) fn named(name: &str) -> Option<&'static Rule> {
+    ALL.iter().copied().find(|rule| rule.spec.name == name)
+}
+
 /// Is the opening comment of a rule's file as text: what the rule says of itself stands once, where its author
 /// reads it.
 macro_rules! own_opening {

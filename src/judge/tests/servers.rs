@@ -126,6 +126,18 @@ fn a_server_is_asked_when_nothing_else_keeps_it() {
 }
 
 #[test]
+fn what_was_not_asked_is_as_strong_as_if_it_had_been() {
+    let used = serving(vec![client()]);
+    for (by_knowledge, strength) in [(None, Strength::Sign), (Some("x".into()), Strength::Proof)] {
+        let mut config = asking();
+        config.policies[0].reap_when[0].by_knowledge = by_knowledge;
+        let seen = one(&used, &config).lines.remove(0).evidence.pop().unwrap();
+        assert!(seen.why.contains("not asked"), "{seen:?}");
+        assert_eq!(seen.strength, strength, "{seen:?}");
+    }
+}
+
+#[test]
 fn nobody_connects_to_a_server_that_is_kept_anyway_b39() {
     let kept = |scene: Scene, config: &Config, verdict: &Verdict, why: &str| {
         let judgement = one(&scene, config);

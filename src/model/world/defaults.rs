@@ -138,8 +138,7 @@ pub fn answer(look: &Look, question: &Question) -> Option<Known<Answer>> {
         Question::Channel { of, fd } if *fd > 2 && look.snapshot.table.get(*of).is_some() => {
             Some(Ok(Answer::Channel(Channel { kind: ChannelKind::Closed, far: endless(), unread: Ok(0) })))
         }
-        // A socket that was bound to the file of its own name, and of which no more is said, can be found there.
-        // What is said of nobody's socket is that it can be found.
+        // Of a socket of which no more is said, whatever path is asked leads to it: that keeps.
         Question::Bound { of, .. } if look.snapshot.table.get(*of).is_some() => {
             Some(Ok(Answer::Bound(Binding::Here)))
         }
