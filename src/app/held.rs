@@ -11,6 +11,7 @@ use super::report::{short_name, text};
 use super::session::Session;
 use super::trouble::Trouble;
 use crate::config::policy::Config;
+use crate::model::container::EngineId;
 use crate::model::evidence::Cause;
 use crate::model::id::Pid;
 use crate::model::plan::{Wait, Waiting};
@@ -89,11 +90,15 @@ fn cause(text: &str) -> Result<Cause, Trouble> {
     if let Some(name) = text.strip_prefix("registry:") {
         return Ok(Cause::Registry(name.to_owned()));
     }
+    if let Some(socket) = text.strip_prefix("engine:") {
+        return Ok(Cause::Engine(EngineId(socket.to_owned())));
+    }
     if text.starts_with('/') {
         return Ok(Cause::Mount(text.into()));
     }
-    Err(Trouble::usage(format!("'{}' is no cause", crate::model::escape::escape(text.as_bytes())))
-        .hint("reapd held shows them: a mount point, registry:NAME, clock, or a process number"))
+    Err(Trouble::usage(format!("'{}' is no cause", crate::model::escape::escape(text.as_bytes()))).hint(
+        "reapd held shows them: a mount point, registry:NAME, engine:SOCKET, clock, or a process number",
+    ))
 }
 
 /// Runs `reapd observe --save`.
@@ -117,7 +122,12 @@ mod tests {
 
     #[test]
     fn causes_as_they_are_shown() {
-        for shown in [Cause::Clock, Cause::Registry("previews".into()), Cause::Mount("/mnt/nfs".into())] {
+        for shown in [
+            Cause::Engine(EngineId("/run/docker.sock".into())),
+            Cause::Clock,
+            Cause::Registry("previews".into()),
+            Cause::Mount("/mnt/nfs".into()),
+        ] {
             assert_eq!(cause(&text::cause(&shown)).unwrap(), shown);
         }
         assert!(cause("relative").is_err());

@@ -84,9 +84,8 @@ fn same(one: &Kept, other: &Kept) -> bool {
             (boot, id) == (other_boot, other_id)
         }
         (Kept::Directory { path }, Kept::Directory { path: other }) => path == other,
-        (Kept::Process { .. }, Kept::Directory { .. }) | (Kept::Directory { .. }, Kept::Process { .. }) => {
-            false
-        }
+        (Kept::Container { at, .. }, Kept::Container { at: other, .. }) => at == other,
+        (Kept::Process { .. } | Kept::Directory { .. } | Kept::Container { .. }, _) => false,
     }
 }
 
@@ -136,6 +135,7 @@ fn describe(session: &Session, mark: &KeepMark) -> String {
     let what = match &mark.what {
         Kept::Process { id, name, .. } => format!("{id} {} and what is below it", escape(name.as_bytes())),
         Kept::Directory { path } => words::path(path.as_ref(), session.home()),
+        Kept::Container { at, name } => format!("container {at} {}", legible::text(name)),
     };
     let until = mark.until.map(|until| format!(" until {}", words::date(until))).unwrap_or_default();
     let note = mark.note.as_deref().map(|note| format!(" ({})", legible::text(note))).unwrap_or_default();
@@ -146,10 +146,15 @@ fn as_json(mark: &KeepMark, number: usize, wall: u64) -> serde_json::Value {
     let (kind, pid, path) = match &mark.what {
         Kept::Process { id, .. } => ("process", Some(id.pid.number()), None),
         Kept::Directory { path } => ("directory", None, Some(escape(path))),
+        Kept::Container { .. } => ("container", None, None),
     };
     let boot: Option<&BootId> = match &mark.what {
         Kept::Process { boot, .. } => Some(boot),
-        Kept::Directory { .. } => None,
+        Kept::Directory { .. } | Kept::Container { .. } => None,
+    };
+    let container = match &mark.what {
+        Kept::Container { at, .. } => Some(at.id.as_str()),
+        Kept::Process { .. } | Kept::Directory { .. } => None,
     };
     json!({
         "number": number,
@@ -157,6 +162,7 @@ fn as_json(mark: &KeepMark, number: usize, wall: u64) -> serde_json::Value {
         "pid": pid,
         "boot": boot,
         "path": path,
+        "container": container,
         "until": mark.until,
         "set": mark.set,
         "note": mark.note.as_deref().map(legible::text),

@@ -77,7 +77,8 @@ pub fn holds(mark: &KeepMark, boot: &BootId, wall: u64) -> bool {
     let in_time = mark.until.is_none_or(|until| wall < until);
     let here = match &mark.what {
         Kept::Process { boot: seen, .. } => seen == boot,
-        Kept::Directory { .. } => true,
+        // An engine gives an id to no other container, in whatever boot.
+        Kept::Directory { .. } | Kept::Container { .. } => true,
     };
     in_time && here
 }

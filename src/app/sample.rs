@@ -106,6 +106,7 @@ pub(super) fn snapshot(alive: &[ProcessId]) -> Snapshot {
         },
         configured: Vec::new(),
         leases: crate::model::lease::Leases::default(),
+        engines: Vec::new(),
         gaps: Vec::new(),
     }
 }
@@ -127,6 +128,8 @@ pub(super) fn config() -> Config {
         scope: AdmitEnv::Everybody,
         journal: super::journal::USUAL,
         offered: Vec::new(),
+        docker: crate::config::policy::Docker::default(),
+        containers: Vec::new(),
         registries: Vec::new(),
         policies: Vec::new(),
     }

@@ -9,7 +9,7 @@ use crate::model::verdict::Mode;
 
 use super::builtin;
 use super::fault::Fault;
-use super::policy::{Config, Offer, Origin, Policy, Registry};
+use super::policy::{Config, Docker, Offer, Origin, Policy, Registry};
 use super::process::{Frame, clash};
 use super::read::{Reader, in_order};
 use super::registry;
@@ -81,7 +81,20 @@ pub fn load_whole(source: Option<Source<'_>>, context: &Context<'_>) -> Result<W
     let offered = off.iter().filter(|policy| policy.offer == Offer::Told).cloned().collect();
     let Settings { mode, confirm, limits, ladder, keep, scope, journal, builtin: _ } = settings;
     Ok(Whole {
-        config: Config { mode, confirm, limits, ladder, keep, scope, journal, registries, policies, offered },
+        config: Config {
+            mode,
+            confirm,
+            limits,
+            ladder,
+            keep,
+            scope,
+            journal,
+            registries,
+            policies,
+            offered,
+            docker: Docker::default(),
+            containers: Vec::new(),
+        },
         off,
     })
 }

@@ -1,5 +1,6 @@
 //! A policy, checked: whom to look at, and when to call it ownerless.
 
+mod container;
 mod ping;
 mod registry;
 mod residue;
@@ -13,6 +14,9 @@ use crate::model::plan::Ladder;
 use crate::model::rule::Strength;
 use crate::model::verdict::Mode;
 
+pub use container::{
+    ContainerCapture, ContainerMatch, ContainerPolicy, Docker, LeaseLabel, Sockets, StdinMatch, StdinReader,
+};
 pub use ping::{Ping, Talk};
 pub use registry::{
     Expect, ExpectBody, FileRegistry, HolderPointers, HttpRegistry, Instance, Method, PlacePart,
@@ -44,6 +48,10 @@ pub struct Config {
     /// The policies that are off and told of all the same, sorted by name: [`Offer::Told`]. They stand apart, so that
     /// whatever acts by a policy never meets one of them.
     pub offered: Vec<Policy>,
+    /// `[docker]`.
+    pub docker: Docker,
+    /// Every policy for containers that is not off, sorted by name.
+    pub containers: Vec<ContainerPolicy>,
 }
 
 impl Config {

@@ -9,6 +9,7 @@
 mod assess;
 pub mod candidates;
 pub mod case;
+pub mod containers;
 mod inner;
 pub mod leased;
 pub mod ledger;

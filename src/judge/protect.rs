@@ -182,7 +182,7 @@ fn marked(look: &Look, config: &Config, facts: &Facts) -> Found<Option<String>> 
         .map(|path| path.as_bstr())
         .chain(marks.filter_map(|mark| match &mark.what {
             Kept::Directory { path } => Some(path.as_bstr()),
-            Kept::Process { .. } => None,
+            Kept::Process { .. } | Kept::Container { .. } => None,
         }))
         .collect();
     if !kept.is_empty() {
@@ -214,7 +214,7 @@ pub fn person_keeps(look: &Look, id: ProcessId) -> Option<String> {
                 None
             }
         }
-        Kept::Process { .. } | Kept::Directory { .. } => None,
+        Kept::Process { .. } | Kept::Directory { .. } | Kept::Container { .. } => None,
     })
 }
 

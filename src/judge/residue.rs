@@ -257,7 +257,7 @@ fn unkept(left: &Left, config: &Config, look: &Look) -> Gate {
     };
     let marked = look.marks.iter().any(|mark| match &mark.what {
         Kept::Directory { path } => is_at_or_below(path.as_bstr()),
-        Kept::Process { .. } => false,
+        Kept::Process { .. } | Kept::Container { .. } => false,
     });
     if marked || config.keep.directories.iter().any(|directory| is_at_or_below(directory.as_bstr())) {
         return kept("you said that whatever is there is kept");

@@ -10,14 +10,17 @@ use crate::model::question::Question;
 use crate::model::rule::RuleSpec;
 
 use super::case::Case;
+use super::containers::case::ContainerCase;
 
 /// One rule.
 #[derive(Debug)]
 pub struct Rule {
     /// What it says of itself.
     pub spec: RuleSpec,
-    /// Weighs one case. Never guesses: what is missing comes back as [`Blank`].
-    pub weigh: fn(&Case<'_>, Settings<'_>) -> Found<Finding>,
+    /// Weighs one process tree, where it can. Never guesses: what is missing comes back as [`Blank`].
+    pub weigh: Option<fn(&Case<'_>, Settings<'_>) -> Found<Finding>>,
+    /// Weighs one container, where it can; as `weigh`.
+    pub weigh_container: Option<fn(&ContainerCase<'_>, Settings<'_>) -> Found<Finding>>,
 }
 
 /// A finding, or what stands between the rule and one.

@@ -30,7 +30,8 @@ pub(super) fn acts(question: &Question) -> bool {
         | Question::Activity(_)
         | Question::Terminals(_)
         | Question::Bound { .. }
-        | Question::Named { .. } => false,
+        | Question::Named { .. }
+        | Question::Engine(_) => false,
     }
 }
 

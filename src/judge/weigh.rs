@@ -130,10 +130,10 @@ fn weigh(
     let strength = strength(line, condition);
     let evidence =
         |says, why, cause| Evidence { rule: condition.rule.to_owned(), strength, says, why, cause };
-    let Some(rule) = rules::named(condition.rule) else {
+    let Some(rule) = rules::named(condition.rule).and_then(|rule| rule.weigh) else {
         return Ok((evidence(Says::Unknown, "this version has no such rule".into(), None), None));
     };
-    match (rule.weigh)(case, Settings(&condition.settings)) {
+    match rule(case, Settings(&condition.settings)) {
         Ok(Finding { holds: Holds::No, why, .. }) => Ok((evidence(Says::No, why, None), None)),
         Ok(Finding { holds: Holds::Yes, why, cause, lasting: None }) => {
             Ok((evidence(Says::Yes, why, cause), None))

@@ -3,6 +3,7 @@
 use bstr::BString;
 use serde::{Deserialize, Serialize};
 
+use super::container::EngineId;
 use super::rule::Strength;
 
 /// What one rule, or one veto, saw of one tree at one look.
@@ -42,4 +43,6 @@ pub enum Cause {
     Registry(String),
     /// A step of the clock.
     Clock,
+    /// What one engine's clients look like, where nothing but that says so.
+    Engine(EngineId),
 }

@@ -3,6 +3,7 @@
 use bstr::BString;
 use serde::{Deserialize, Serialize};
 
+use super::container::ContainerRef;
 use super::id::{BootId, ProcessId};
 
 /// One keep mark.
@@ -35,5 +36,12 @@ pub enum Kept {
     Directory {
         /// Its absolute path.
         path: BString,
+    },
+    /// One container.
+    Container {
+        /// Which.
+        at: ContainerRef,
+        /// What it was called, for the list.
+        name: String,
     },
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use bstr::BString;
 use serde::{Deserialize, Serialize};
 
+use super::container::Engine;
 use super::facts::{Facts, Namespaces};
 use super::id::{BootId, Pid, ProcessId, Uid};
 use super::keep::KeepMark;
@@ -31,6 +32,8 @@ pub struct Snapshot {
     pub configured: Vec<McpServer>,
     /// Leases of the users in scope, and the cookies that processes carry.
     pub leases: Leases,
+    /// Container engines, sorted by id.
+    pub engines: Vec<Engine>,
     /// Where we were blind.
     pub gaps: Vec<Gap>,
 }

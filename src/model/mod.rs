@@ -3,6 +3,7 @@
 //! Nothing here reads a clock, a file, a socket or the environment, and nothing here decides.
 //! Stages never name one another; they meet in these types.
 
+pub mod container;
 pub mod escape;
 pub mod evidence;
 pub mod facts;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::container::stop::Containers;
 use super::evidence::Cause;
 use super::id::{Identity, ProcessId};
 use super::residue::Removal;
@@ -19,6 +20,9 @@ pub struct Plan {
     /// What trees left behind.
     #[serde(default)]
     pub residue: Residue,
+    /// Containers.
+    #[serde(default)]
+    pub containers: Containers,
 }
 
 /// What would be removed of what trees left behind.

@@ -3,6 +3,7 @@
 //! Rules are sans-IO: they look into [`Answers`], and where an answer is missing they name the [`Question`].
 //! The edge answers it, and the rule is weighed again.
 
+mod engine;
 mod served;
 
 use std::collections::BTreeMap;
@@ -15,6 +16,7 @@ use super::id::{FileId, Pid, ProcessId};
 use super::known::Known;
 use super::lease::Holder;
 
+pub use engine::{EngineAnswer, EngineQuestion};
 pub use served::{Binding, Call, Carriers, FileKind, Pinged, Progress, Response};
 
 /// One thing to look up. Looking must not act, so every one of these is passive, but for [`Question::Ping`].
@@ -101,6 +103,8 @@ pub enum Question {
         /// The key.
         key: BString,
     },
+    /// About a container or its engine.
+    Engine(EngineQuestion),
 }
 
 /// What came back for one question.
@@ -132,6 +136,8 @@ pub enum Answer {
     Named(Carriers),
     /// To [`Question::Ping`].
     Ping(Pinged),
+    /// To [`Question::Engine`].
+    Engine(EngineAnswer),
 }
 
 /// What a registry says of a key, read completely. Everything else is unknown.

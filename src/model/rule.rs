@@ -35,6 +35,19 @@ pub struct RuleSpec {
     pub asks: Asks,
     /// What its finding means for whoever is connected.
     pub clients: Clients,
+    /// What it can judge.
+    pub serves: Serves,
+}
+
+/// What a rule can judge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Serves {
+    /// Process trees.
+    Processes,
+    /// Containers.
+    Containers,
+    /// Both.
+    Both,
 }
 
 /// How a rule comes to know.

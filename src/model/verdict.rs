@@ -3,6 +3,7 @@
 use bstr::BString;
 use serde::{Deserialize, Serialize};
 
+use super::container::judgement::ContainerJudgement;
 use super::evidence::{Cause, Evidence};
 use super::id::{Identity, ProcessId, Uid};
 use super::known::Known;
@@ -136,6 +137,9 @@ pub struct Verdicts {
     /// What leases say of members.
     #[serde(default)]
     pub leased: Leased,
+    /// One per container and policy, sorted by container and policy.
+    #[serde(default)]
+    pub containers: Vec<ContainerJudgement>,
 }
 
 /// What plan must know of leases; nothing while no tree is condemned.

@@ -226,7 +226,17 @@ impl Observer {
                 cure: None,
             });
         }
-        Ok(Snapshot { boot: self.boot.clone(), began, table, arguments, own, configured, leases, gaps })
+        Ok(Snapshot {
+            boot: self.boot.clone(),
+            began,
+            table,
+            arguments,
+            own,
+            configured,
+            leases,
+            engines: Vec::new(),
+            gaps,
+        })
     }
 
     /// Answers questions, in their order. What hangs is unknown, and the rest goes on.
@@ -280,8 +290,17 @@ impl Observer {
 
     /// Takes a snapshot's buffers back, so that the next look allocates nothing for a process that did not change.
     pub fn recycle(&mut self, snapshot: Snapshot) {
-        let Snapshot { boot: _, began: _, table, mut arguments, own: _, configured: _, leases: _, gaps: _ } =
-            snapshot;
+        let Snapshot {
+            boot: _,
+            began: _,
+            table,
+            mut arguments,
+            own: _,
+            configured: _,
+            leases: _,
+            engines: _,
+            gaps: _,
+        } = snapshot;
         arguments.clear();
         self.spare = Some((table, arguments));
     }
@@ -321,6 +340,7 @@ fn is_apart(question: &Question) -> bool {
             | Question::Registered { .. }
             | Question::Named { .. }
             | Question::Ping { .. }
+            | Question::Engine(_)
     )
 }
 

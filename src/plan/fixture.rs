@@ -212,6 +212,7 @@ impl World {
             },
             configured: Vec::new(),
             leases: self.leases.clone(),
+            engines: Vec::new(),
             gaps: Vec::new(),
         });
         for row in &self.rows {
@@ -310,6 +311,8 @@ fn config() -> Config {
         scope: AdmitEnv::Everybody,
         journal: JournalSettings { keep: seconds(0), arguments: ArgumentsShown::Redacted },
         offered: Vec::new(),
+        docker: crate::config::policy::Docker::default(),
+        containers: Vec::new(),
         registries: Vec::new(),
         policies: Vec::new(),
     }

@@ -9,7 +9,7 @@ use bstr::{BStr, BString};
 use proptest::prelude::*;
 use reapd::config::policy::{Config, Match, Offer, Policy, ProofNeed, Setting, Talk, TemplatePart};
 use reapd::config::{self, Context, Fault, Source, Whole};
-use reapd::model::rule::{Asks, Clients, Need, Place, RuleSpec, SettingKind, SettingSpec, Strength};
+use reapd::model::rule::{Asks, Clients, Need, Place, RuleSpec, Serves, SettingKind, SettingSpec, Strength};
 use reapd::model::verdict::Mode;
 
 const fn setting(name: &'static str, kind: SettingKind, need: Need) -> SettingSpec {
@@ -24,7 +24,18 @@ const fn rule(
     place: Place,
 ) -> RuleSpec {
     let (asks, clients) = (Asks::Passively, Clients::Served);
-    RuleSpec { name, strength, summary: "what it finds", doc: "", settings, bare, place, asks, clients }
+    RuleSpec {
+        name,
+        strength,
+        summary: "what it finds",
+        doc: "",
+        settings,
+        bare,
+        place,
+        asks,
+        clients,
+        serves: Serves::Processes,
+    }
 }
 
 use Need::{Optional, Required};

@@ -162,6 +162,7 @@ fn weaker(answer: &Answer) -> Vec<Known<Answer>> {
         | Answer::Owner(_)
         | Answer::Activity(_)
         | Answer::Terminals(_)
+        | Answer::Engine(_)
         | Answer::Bound(_)
         | Answer::Registered(_) => {}
     }

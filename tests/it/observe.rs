@@ -127,6 +127,7 @@ fn path(observer: &mut Observer, started: &Started, path: &Path) -> Known<PathAn
         | Answer::Bound(_)
         | Answer::Named(_)
         | Answer::Ping(_)
+        | Answer::Engine(_)
         | Answer::Registered(_)) => panic!("{other:?}"),
     })
 }

@@ -328,6 +328,7 @@ pub fn cause(cause: &Cause) -> String {
         Cause::Mount(path) => crate::model::escape::escape(path),
         Cause::Registry(name) => format!("registry:{}", legible::text(name)),
         Cause::Clock => "clock".to_owned(),
+        Cause::Engine(engine) => format!("engine:{}", legible::text(&engine.0)),
     }
 }
 

@@ -267,7 +267,7 @@ fn of_root(case: &Case<'_>, lease: &Lease) -> Found<State> {
     if is_living(case.look, run.watcher) {
         return channel::of_watcher(case, run.watcher);
     }
-    let channel = (stdin_abandoned::RULE.weigh)(case, Settings(&BTreeMap::new()))?;
+    let channel = stdin_abandoned::weigh(case, Settings(&BTreeMap::new()))?;
     Ok(match channel.holds {
         Holds::Yes => State::over(format!("its reapd run is gone, and {}", channel.why)),
         Holds::No => State::held(format!("its reapd run is gone, but {}", channel.why)),

@@ -41,7 +41,7 @@ use crate::model::escape::escape;
 use crate::model::id::ProcessId;
 use crate::model::known::{Reason, Unknown};
 use crate::model::question::{Connection, Family, Peer, Sockets};
-use crate::model::rule::{Asks, Clients, Need, Place, RuleSpec, SettingKind, SettingSpec, Strength};
+use crate::model::rule::{Asks, Clients, Need, Place, RuleSpec, Serves, SettingKind, SettingSpec, Strength};
 use crate::model::table::Row;
 
 /// Finds servers whose backend is gone for good.
@@ -69,8 +69,10 @@ pub static RULE: Rule = Rule {
         place: Place::ReapWhen,
         asks: Asks::Passively,
         clients: Clients::CannotBeServed,
+        serves: Serves::Processes,
     },
-    weigh,
+    weigh: Some(weigh),
+    weigh_container: None,
 };
 
 fn weigh(case: &Case<'_>, settings: Settings<'_>) -> Found<Finding> {

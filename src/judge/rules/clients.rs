@@ -30,7 +30,7 @@ use crate::judge::rule::{Finding, Found, Rule, Settings};
 use crate::model::escape::escape;
 use crate::model::known::{Reason, Unknown};
 use crate::model::question::{Family, Listener, PathAnswer};
-use crate::model::rule::{Asks, Clients, Need, Place, RuleSpec, SettingKind, SettingSpec, Strength};
+use crate::model::rule::{Asks, Clients, Need, Place, RuleSpec, Serves, SettingKind, SettingSpec, Strength};
 
 /// Finds trees that somebody is connected to.
 pub static RULE: Rule = Rule {
@@ -49,8 +49,10 @@ pub static RULE: Rule = Rule {
         place: Place::SpareWhen,
         asks: Asks::Passively,
         clients: Clients::Served,
+        serves: Serves::Processes,
     },
-    weigh,
+    weigh: Some(weigh),
+    weigh_container: None,
 };
 
 /// Says of a client that it is connected, for a reason.

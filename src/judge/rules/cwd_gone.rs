@@ -44,7 +44,7 @@ use crate::model::facts::{Directory, Fate, FileSystem};
 use crate::model::id::FileId;
 use crate::model::known::{Reason, Unknown};
 use crate::model::question::PathAnswer;
-use crate::model::rule::{Asks, Clients, Need, Place, RuleSpec, SettingKind, SettingSpec, Strength};
+use crate::model::rule::{Asks, Clients, Need, Place, RuleSpec, Serves, SettingKind, SettingSpec, Strength};
 
 use super::clients::connected;
 
@@ -73,8 +73,10 @@ pub static RULE: Rule = Rule {
         place: Place::ReapWhen,
         asks: Asks::Passively,
         clients: Clients::Served,
+        serves: Serves::Processes,
     },
-    weigh,
+    weigh: Some(weigh),
+    weigh_container: None,
 };
 
 fn weigh(case: &Case<'_>, settings: Settings<'_>) -> Found<Finding> {

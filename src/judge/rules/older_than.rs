@@ -20,7 +20,7 @@
 
 use crate::judge::case::Case;
 use crate::judge::rule::{Finding, Found, Rule, Settings};
-use crate::model::rule::{Asks, Clients, Need, Place, RuleSpec, SettingKind, SettingSpec, Strength};
+use crate::model::rule::{Asks, Clients, Need, Place, RuleSpec, Serves, SettingKind, SettingSpec, Strength};
 
 /// Finds trees that have run for long.
 pub static RULE: Rule = Rule {
@@ -39,8 +39,10 @@ pub static RULE: Rule = Rule {
         place: Place::ReapWhen,
         asks: Asks::Passively,
         clients: Clients::Served,
+        serves: Serves::Processes,
     },
-    weigh,
+    weigh: Some(weigh),
+    weigh_container: None,
 };
 
 #[expect(clippy::unnecessary_wraps, reason = "all rules have one signature")]

@@ -34,7 +34,7 @@ use crate::judge::rule::{Finding, Found, Holds, Rule, Settings};
 use crate::model::id::{Pid, ProcessId};
 use crate::model::known::{Reason, Unknown};
 use crate::model::question::Owner;
-use crate::model::rule::{Asks, Clients, Need, Place, RuleSpec, SettingKind, SettingSpec, Strength};
+use crate::model::rule::{Asks, Clients, Need, Place, RuleSpec, Serves, SettingKind, SettingSpec, Strength};
 
 use super::reparented::left_behind;
 use super::stdin_abandoned;
@@ -64,8 +64,10 @@ pub static RULE: Rule = Rule {
         place: Place::ReapWhen,
         asks: Asks::Passively,
         clients: Clients::Served,
+        serves: Serves::Processes,
     },
-    weigh,
+    weigh: Some(weigh),
+    weigh_container: None,
 };
 
 fn weigh(case: &Case<'_>, settings: Settings<'_>) -> Found<Finding> {
@@ -131,7 +133,7 @@ fn owner_gone(case: &Case<'_>, pid: Pid, memory: Memory) -> Found<Finding> {
     if seen.is_some() {
         return Ok(Finding::yes(format!("its owner, process {pid}, is gone")));
     }
-    let stdin = (stdin_abandoned::RULE.weigh)(case, Settings(&std::collections::BTreeMap::new()))?;
+    let stdin = stdin_abandoned::weigh(case, Settings(&std::collections::BTreeMap::new()))?;
     match stdin.holds {
         Holds::Yes => Ok(Finding::yes(format!("its owner, process {pid}, is gone, and {}", stdin.why))),
         Holds::No => {

@@ -23,7 +23,7 @@
 use crate::judge::case::Case;
 use crate::judge::rule::{Finding, Found, Rule, Settings};
 use crate::model::ownership::Parentage;
-use crate::model::rule::{Asks, Clients, Place, RuleSpec, Strength};
+use crate::model::rule::{Asks, Clients, Place, RuleSpec, Serves, Strength};
 
 /// Finds trees that were left behind by whoever started them.
 pub static RULE: Rule = Rule {
@@ -37,8 +37,10 @@ pub static RULE: Rule = Rule {
         place: Place::ReapWhen,
         asks: Asks::Passively,
         clients: Clients::Served,
+        serves: Serves::Processes,
     },
-    weigh,
+    weigh: Some(weigh),
+    weigh_container: None,
 };
 
 fn weigh(case: &Case<'_>, _: Settings<'_>) -> Found<Finding> {

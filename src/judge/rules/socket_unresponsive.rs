@@ -39,7 +39,7 @@ use crate::judge::rule::{Finding, Found, Rule, Settings};
 use crate::model::escape::escape;
 use crate::model::known::{Reason, Unknown};
 use crate::model::question::Response;
-use crate::model::rule::{Asks, Clients, Need, Place, RuleSpec, SettingKind, SettingSpec, Strength};
+use crate::model::rule::{Asks, Clients, Need, Place, RuleSpec, Serves, SettingKind, SettingSpec, Strength};
 
 use super::span;
 
@@ -76,8 +76,10 @@ pub static RULE: Rule = Rule {
         place: Place::ReapWhen,
         asks: Asks::ByPing,
         clients: Clients::Served,
+        serves: Serves::Processes,
     },
-    weigh,
+    weigh: Some(weigh),
+    weigh_container: None,
 };
 
 fn weigh(case: &Case<'_>, settings: Settings<'_>) -> Found<Finding> {

@@ -42,7 +42,7 @@ use crate::model::id::ProcessId;
 use crate::model::known::{Reason, Unknown};
 use crate::model::ownership::Parentage;
 use crate::model::question::{Census, Channel, ChannelKind, FarEnd};
-use crate::model::rule::{Asks, Clients, Place, RuleSpec, Strength};
+use crate::model::rule::{Asks, Clients, Place, RuleSpec, Serves, Strength};
 use crate::model::table::Row;
 
 /// Finds stdio servers that nobody can speak to any more.
@@ -57,11 +57,13 @@ pub static RULE: Rule = Rule {
         place: Place::ReapWhen,
         asks: Asks::Passively,
         clients: Clients::Served,
+        serves: Serves::Processes,
     },
-    weigh,
+    weigh: Some(weigh),
+    weigh_container: None,
 };
 
-fn weigh(case: &Case<'_>, _: Settings<'_>) -> Found<Finding> {
+pub(in crate::judge) fn weigh(case: &Case<'_>, _: Settings<'_>) -> Found<Finding> {
     abandoned(case, Ends { read: 0, write: 1 })
 }
 

@@ -24,7 +24,7 @@
 use crate::judge::case::{Case, known};
 use crate::judge::rule::{Finding, Found, Rule, Settings};
 use crate::model::question::FarEnd;
-use crate::model::rule::{Asks, Clients, Need, Place, RuleSpec, SettingKind, SettingSpec, Strength};
+use crate::model::rule::{Asks, Clients, Need, Place, RuleSpec, Serves, SettingKind, SettingSpec, Strength};
 
 /// Finds programs whose standard input has ended.
 pub static RULE: Rule = Rule {
@@ -43,8 +43,10 @@ pub static RULE: Rule = Rule {
         place: Place::ReapWhen,
         asks: Asks::Passively,
         clients: Clients::Served,
+        serves: Serves::Processes,
     },
-    weigh,
+    weigh: Some(weigh),
+    weigh_container: None,
 };
 
 fn weigh(case: &Case<'_>, settings: Settings<'_>) -> Found<Finding> {

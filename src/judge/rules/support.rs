@@ -399,7 +399,7 @@ impl Scene {
         for name in settings.keys() {
             assert!(rule.spec.settings.iter().any(|spec| spec.name == *name), "no setting {name}");
         }
-        self.check_by(|case| (rule.weigh)(case, Settings(&settings)), expected);
+        self.check_by(|case| (rule.weigh.unwrap())(case, Settings(&settings)), expected);
     }
 
     /// Returns what is seen of the scene.
@@ -440,6 +440,7 @@ impl Scene {
                 args: Vec::new(),
             }],
             leases: self.leases.clone(),
+            engines: Vec::new(),
             gaps: self.gaps.clone(),
         });
         look.answers = self.answers.clone();
@@ -640,6 +641,8 @@ pub(in crate::judge) fn config(private: &[Glob]) -> Config {
         scope: AdmitEnv::Everybody,
         journal: JournalSettings { keep: Duration::from_hours(24), arguments: ArgumentsShown::Redacted },
         offered: Vec::new(),
+        docker: crate::config::policy::Docker::default(),
+        containers: Vec::new(),
         registries: Vec::new(),
         policies: vec![
             policy("server", vec![by_stdin()]),
@@ -656,7 +659,7 @@ pub(in crate::judge) fn lasts(scene: &Scene, rule: &Rule) {
     for (settings, lasting) in
         [(BTreeMap::new(), None), (BTreeMap::from([("for", Setting::Duration(span))]), Some(span))]
     {
-        let found = scene.case(|case| (rule.weigh)(case, Settings(&settings)));
+        let found = scene.case(|case| (rule.weigh.unwrap())(case, Settings(&settings)));
         assert_eq!(found.map(|finding| (finding.holds, finding.lasting)), Ok((Holds::Yes, lasting)));
     }
 }

@@ -27,7 +27,7 @@ use crate::judge::case::{Case, known};
 use crate::judge::rule::{Finding, Found, Rule, Settings};
 use crate::model::facts::Hangup;
 use crate::model::question::{ChannelKind, FarEnd, TerminalFate};
-use crate::model::rule::{Asks, Clients, Place, RuleSpec, Strength};
+use crate::model::rule::{Asks, Clients, Place, RuleSpec, Serves, Strength};
 
 /// Finds interactive programs whose terminal is gone for good.
 pub static RULE: Rule = Rule {
@@ -41,8 +41,10 @@ pub static RULE: Rule = Rule {
         place: Place::ReapWhen,
         asks: Asks::Passively,
         clients: Clients::Served,
+        serves: Serves::Processes,
     },
-    weigh,
+    weigh: Some(weigh),
+    weigh_container: None,
 };
 
 fn weigh(case: &Case<'_>, _: Settings<'_>) -> Found<Finding> {

@@ -100,6 +100,7 @@ impl Anonymiser {
             gap.why = self.unknown(&gap.why);
             gap.cure = gap.cure.as_ref().map(|cure| self.prose(cure));
         }
+        clean.marks.retain(|mark| !matches!(mark.what, Kept::Container { .. }));
         for mark in &mut clean.marks {
             mark.note = None;
             mark.set = mark.set.saturating_sub(epoch);
@@ -110,12 +111,16 @@ impl Anonymiser {
                     *name = self.program(name.as_bytes()).to_string();
                 }
                 Kept::Directory { path } => *path = self.text(path),
+                Kept::Container { name, .. } => name.clear(),
             }
         }
         self.leases(&mut clean.snapshot.leases, epoch);
+        // Nothing of containers is saved: every name in them is somebody's own.
+        clean.snapshot.engines.clear();
         clean.answers = look
             .answers
             .iter()
+            .filter(|(question, _)| !matches!(question, Question::Engine(_)))
             .map(|(question, answer)| (self.question(question), self.known(answer, Self::answer)))
             .collect();
         clean
@@ -168,7 +173,8 @@ impl Anonymiser {
             | Question::Sockets(_)
             | Question::Owner { .. }
             | Question::Activity(_)
-            | Question::Terminals(_) => question.clone(),
+            | Question::Terminals(_)
+            | Question::Engine(_) => question.clone(),
         }
     }
 
@@ -217,6 +223,7 @@ impl Anonymiser {
             | Answer::Owner(_)
             | Answer::Activity(_)
             | Answer::Terminals(_)
+            | Answer::Engine(_)
             | Answer::Registered(Registered::Listed { holder: None } | Registered::NotListed { .. }) => {}
             Answer::Registered(Registered::Over(text)) => *text = self.text(text.as_bytes()).to_string(),
             Answer::Registered(Registered::Listed { holder: Some(holder) }) => **holder = self.holder(holder),

@@ -152,6 +152,7 @@ pub fn answer(look: &Look, question: &Question) -> Option<Known<Answer>> {
         | Question::Bound { .. }
         | Question::Named { .. }
         | Question::Ping { .. }
-        | Question::Registered { .. } => None,
+        | Question::Registered { .. }
+        | Question::Engine(_) => None,
     }
 }

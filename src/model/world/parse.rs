@@ -183,6 +183,7 @@ impl Draft {
             own: self.own,
             configured: Vec::new(),
             leases: crate::model::lease::Leases::default(),
+            engines: Vec::new(),
             gaps: Vec::new(),
         };
         let mut look = Look::new(snapshot);
@@ -249,7 +250,7 @@ fn take_over(look: &mut Look, before: Look, told: &BTreeSet<Pid>, people: &BTree
     look.snapshot.leases.cookies.retain(|id, _| is_still(*id));
     look.snapshot.leases.grouped.retain(|id, _| is_still(*id));
     for (question, mut answer) in before.answers {
-        let of = subject(&question);
+        let Some(of) = subject(&question) else { continue };
         let Some(person) = people.get(&of.pid).filter(|person| person.row.id == of) else { continue };
         if let (Ok(Answer::Facts(facts)), true) = (&mut answer, told.contains(&of.pid)) {
             facts.uid = facts.uid.clone().map(|_| person.uid);
@@ -261,9 +262,10 @@ fn take_over(look: &mut Look, before: Look, told: &BTreeSet<Pid>, people: &BTree
     }
 }
 
-/// Returns whom a question is about.
-pub(super) fn subject(question: &Question) -> ProcessId {
-    match question {
+/// Returns which process a question is about.
+pub(super) fn subject(question: &Question) -> Option<ProcessId> {
+    Some(match question {
+        Question::Engine(_) => return None,
         Question::Facts(id) | Question::Sockets(id) | Question::Activity(id) | Question::Terminals(id) => *id,
         Question::Path { of, .. }
         | Question::Channel { of, .. }
@@ -273,5 +275,5 @@ pub(super) fn subject(question: &Question) -> ProcessId {
         | Question::Named { of, .. }
         | Question::Ping { of, .. }
         | Question::Registered { of, .. } => *of,
-    }
+    })
 }

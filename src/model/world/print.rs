@@ -70,10 +70,12 @@ fn print_look(text: &mut String, look: &Look) {
         line!(text, "  gap {} {} {cure}", quote(gap.source.as_bytes()), unknown(&gap.why));
     }
     text.push_str(&leases::print(look));
-    for mark in &look.marks {
+    for mark in look.marks.iter().filter(|mark| !matches!(mark.what, Kept::Container { .. })) {
         print_mark(text, look, mark);
     }
-    for (question, answer) in &look.answers {
+    // Worlds hold no containers.
+    let of_processes = |question: &Question| !matches!(question, Question::Engine(_));
+    for (question, answer) in look.answers.iter().filter(|(question, _)| of_processes(question)) {
         print_answer(text, look, question, answer);
     }
 }
@@ -186,6 +188,7 @@ fn print_mark(text: &mut String, look: &Look, mark: &KeepMark) {
             quote(called.as_bytes())
         ),
         Kept::Directory { path } => format!("directory {}", quote(path)),
+        Kept::Container { .. } => return,
     };
     let until = mark.until.map(|until| format!(" until={until}")).unwrap_or_default();
     let note = mark.note.as_ref().map(|note| format!(" note={}", quote(note.as_bytes()))).unwrap_or_default();
@@ -209,6 +212,7 @@ fn print_answer(text: &mut String, look: &Look, question: &Question, answer: &Kn
         Question::Bound { .. } | Question::Named { .. } | Question::Ping { .. } => {
             served::asked(look, question).unwrap_or_default()
         }
+        Question::Engine(_) => return,
     };
     let answer = match answer {
         Err(why) => {
@@ -241,6 +245,7 @@ fn print_answer(text: &mut String, look: &Look, question: &Question, answer: &Kn
             line!(text, "  {asked}{numbers}");
         }
         Answer::Bound(bound) => line!(text, "  {asked} {}", served::bound_words(bound)),
+        Answer::Engine(_) => {}
         Answer::Ping(pinged) => line!(text, "  {asked} {}", served::ping_words(pinged)),
         Answer::Registered(registered) => line!(text, "  {asked} {}", leases::registered(registered)),
         Answer::Activity(activity) => {

@@ -274,7 +274,8 @@ pub(super) fn asked(look: &Look, question: &Question) -> Option<String> {
         | Question::Owner { .. }
         | Question::Activity(_)
         | Question::Terminals(_)
-        | Question::Registered { .. } => return None,
+        | Question::Registered { .. }
+        | Question::Engine(_) => return None,
     })
 }
 

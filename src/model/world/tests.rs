@@ -332,6 +332,7 @@ fn look() -> BoxedStrategy<Look> {
                 own,
                 configured,
                 leases,
+                engines: Vec::new(),
                 gaps,
             }
         },

@@ -73,7 +73,8 @@ impl Request {
             | Request::Pings(_)
             | Request::Registry(_)
             | Request::Residue(_)
-            | Request::Secret(_) => None,
+            | Request::Secret(_)
+            | Request::Ask(Question::Engine(_)) => None,
             Request::Arguments(id)
             | Request::Cookie(id)
             | Request::Ask(

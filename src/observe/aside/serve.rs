@@ -128,7 +128,8 @@ impl Server {
             Question::Holders { .. }
             | Question::Named { .. }
             | Question::Ping { .. }
-            | Question::Registered { .. } => {
+            | Question::Registered { .. }
+            | Question::Engine(_) => {
                 Err(Unknown::new(Reason::NotAsked, "a question asked in the wrong place"))
             }
         }

@@ -156,6 +156,7 @@ fn meant(aside: &mut Aside, of: ProcessId, place: &BStr) -> Known<FileId> {
         | Answer::Bound(_)
         | Answer::Named(_)
         | Answer::Ping(_)
+        | Answer::Engine(_)
         | Answer::Registered(_) => {
             Err(Unknown::new(Reason::Vanished, format!("'{root}', as the process itself sees it")))
         }

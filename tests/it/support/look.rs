@@ -90,6 +90,7 @@ pub(crate) fn look_of(rows: Vec<Row>) -> Look {
         arguments: Vec::new(),
         configured: Vec::new(),
         leases: reapd::model::lease::Leases::default(),
+        engines: Vec::new(),
         gaps: Vec::new(),
     });
     look.reapers.insert(super::tree::adopter());

@@ -240,6 +240,8 @@ fn config(ladder: &[(Signal, u64)]) -> Config {
         scope: AdmitEnv::Everybody,
         journal: JournalSettings { keep: Duration::ZERO, arguments: ArgumentsShown::Redacted },
         offered: Vec::new(),
+        docker: reapd::config::policy::Docker::default(),
+        containers: Vec::new(),
         registries: Vec::new(),
         policies: Vec::new(),
     }
