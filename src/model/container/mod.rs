@@ -197,14 +197,53 @@ pub struct ContainerFacts {
     pub published: Vec<Published>,
     /// Whose network it uses: `HostConfig.NetworkMode`.
     pub network: String,
-    /// Directories of the host inside of it.
-    pub binds: Vec<BString>,
+    /// Directories and volumes of the host inside of it.
+    pub mounts: Vec<ContainerMount>,
     /// Its labels, those of its image among them.
     pub labels: BTreeMap<String, String>,
     /// Its environment.
     pub env: BTreeMap<BString, BString>,
     /// Commands that were started in it later and run still, by their ids.
     pub execs: Vec<String>,
+}
+
+/// Something of the host, or of the engine, inside a container.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ContainerMount {
+    /// What it is.
+    pub kind: MountKind,
+    /// The directory of the host, or the volume's name.
+    pub source: BString,
+    /// Where it is inside the container.
+    pub inside: BString,
+    /// Whether the container may write to it.
+    pub access: MountAccess,
+}
+
+/// Kinds of mount that differ in what is left of them once the container is gone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MountKind {
+    /// A directory or file of the host.
+    Bind,
+    /// A volume with a name that somebody gave it: it stays.
+    Volume,
+    /// A volume that was made for this container alone; the engine names it by 64 hexadecimal digits.
+    AnonymousVolume,
+    /// Memory: it goes with the container.
+    Memory,
+    /// Anything else, as the engine calls it.
+    Other(String),
+}
+
+/// Whether a container may write to a mount.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MountAccess {
+    /// It may.
+    Writable,
+    /// It may only read.
+    ReadOnly,
 }
 
 /// How a container's standard input was set up. Fixed when it is made: nothing of it changes when a client goes.
