@@ -9,7 +9,7 @@ use super::session::Session;
 use super::state::replace;
 use super::trouble::Trouble;
 use super::words::count;
-use crate::config::policy::{Origin, Policy, ProofNeed};
+use crate::config::policy::{Origin, ProofNeed};
 use crate::config::{self, Whole, builtin_text, mode_word, render, set_builtin_mode};
 use crate::model::escape::escape;
 use crate::model::verdict::Mode;
@@ -38,71 +38,113 @@ pub fn one_of<'a>(
 }
 
 fn list(session: &mut Session) -> Result<Exit, Trouble> {
-    let Whole { config, off } = session.configuration()?;
-    let mut all: Vec<&Policy> = config.policies.iter().chain(&off).collect();
-    all.sort_by_key(|policy| &policy.name);
+    let whole = session.configuration()?;
+    let all = entries(&whole);
+    let mode = whole.config.mode;
     if session.place.json {
-        let policies: Vec<_> = all.iter().map(|policy| as_json(policy)).collect();
-        let json = json!({ "schema": SCHEMA, "mode": mode_word(config.mode), "policies": policies });
+        let policies: Vec<_> = all.iter().map(Entry::as_json).collect();
+        let json = json!({ "schema": SCHEMA, "mode": mode_word(mode), "policies": policies });
         session.json(&json);
         return Ok(Exit::Done);
     }
     let width = all.iter().map(|policy| policy.name.len()).max().unwrap_or(0);
     for policy in all {
-        let lines = count(policy.reap_when.len(), "line", "lines");
+        let lines = count(policy.lines, "line", "lines");
         let from = match &policy.origin {
             Origin::Builtin => "built-in".to_owned(),
             Origin::File(file) => escape(file.as_bytes()),
         };
         let waived = if policy.proof == ProofNeed::Waived { "   without proof" } else { "" };
         let line = format!(
-            "{:<width$}   {:<6}   {lines:<7}   {}   ({from}){waived}",
+            "{:<width$}   {:<6}   {:<10}   {lines:<7}   {}   ({from}){waived}",
             policy.name,
             mode_word(policy.mode),
+            policy.looks_at(),
             escape(policy.about.as_bytes()),
         );
         session.out.line(&line);
     }
-    if config.mode == Mode::Report {
+    if mode == Mode::Report {
         session.out.talk("mode = \"report\": nothing is reaped, by hand neither.");
     }
     Ok(Exit::Done)
 }
 
-fn as_json(policy: &Policy) -> serde_json::Value {
-    json!({
-        "name": policy.name,
-        "mode": mode_word(policy.mode),
-        "about": escape(policy.about.as_bytes()),
-        "lines": policy.reap_when.len(),
-        "builtin": policy.origin == Origin::Builtin,
-        "without_proof": policy.proof == ProofNeed::Waived,
-    })
+/// One policy, or the part of one that looks at one kind of thing, as the list shows it.
+struct Entry<'a> {
+    name: &'a str,
+    /// The section that it stands in.
+    section: &'static str,
+    mode: Mode,
+    about: &'a str,
+    lines: usize,
+    origin: &'a Origin,
+    proof: ProofNeed,
+}
+
+impl Entry<'_> {
+    fn looks_at(&self) -> &'static str {
+        if self.section == "container" { "containers" } else { "processes" }
+    }
+
+    fn as_json(&self) -> serde_json::Value {
+        json!({
+            "name": self.name,
+            "looks_at": self.looks_at(),
+            "mode": mode_word(self.mode),
+            "about": escape(self.about.as_bytes()),
+            "lines": self.lines,
+            "builtin": *self.origin == Origin::Builtin,
+            "without_proof": self.proof == ProofNeed::Waived,
+        })
+    }
+}
+
+/// Returns everything that is looked for, also what is off, sorted by name and then by what it looks at.
+fn entries(whole: &Whole) -> Vec<Entry<'_>> {
+    let processes = whole.config.policies.iter().chain(&whole.off).map(|policy| Entry {
+        name: &policy.name,
+        section: "process",
+        mode: policy.mode,
+        about: &policy.about,
+        lines: policy.reap_when.len(),
+        origin: &policy.origin,
+        proof: policy.proof,
+    });
+    let containers = whole.config.containers.iter().chain(&whole.off_containers).map(|policy| Entry {
+        name: &policy.name,
+        section: "container",
+        mode: policy.mode,
+        about: &policy.about,
+        lines: policy.reap_when.len(),
+        origin: &policy.origin,
+        proof: policy.proof,
+    });
+    let mut all: Vec<Entry<'_>> = processes.chain(containers).collect();
+    all.sort_by_key(|entry| (entry.name, std::cmp::Reverse(entry.section)));
+    all
 }
 
 fn show(session: &mut Session, name: &str) -> Result<Exit, Trouble> {
-    let Whole { config, off } = session.configuration()?;
-    let all = || config.policies.iter().chain(&off);
-    one_of(Some(name), all().map(|policy| policy.name.as_str()))?;
-    let origin = all().find(|policy| policy.name == name).map(|policy| &policy.origin);
-    match (origin, builtin_text(name)) {
-        (Some(Origin::File(file)), _) => {
+    let whole = session.configuration()?;
+    let mut all = entries(&whole);
+    one_of(Some(name), all.iter().map(|entry| entry.name))?;
+    all.retain(|entry| entry.name == name);
+    for entry in &all {
+        if let Origin::File(file) = entry.origin {
             let file = escape(file.as_bytes());
-            session.out.talk(&format!("{name} is your own: [process.{name}] in {file}"));
-            Ok(Exit::Done)
-        }
-        (_, Some(text)) => {
-            session.out.data(text);
-            Ok(Exit::Done)
-        }
-        (_, None) => {
-            // One file of ours may hold several policies that belong together.
-            let holder = config::builtin_names().iter().filter_map(|other| builtin_text(other));
-            let text = holder.into_iter().find(|text| text.contains(&format!("[process.{name}]")));
-            session.out.data(text.ok_or_else(|| Trouble::failed(format!("{name} is nowhere written down")))?);
-            Ok(Exit::Done)
+            session.out.talk(&format!("{name} is your own: [{}.{name}] in {file}", entry.section));
         }
     }
+    if all.iter().all(|entry| *entry.origin != Origin::Builtin) {
+        return Ok(Exit::Done);
+    }
+    // One file of ours may hold several policies that belong together.
+    let holds = |text: &&str| all.iter().any(|entry| text.contains(&format!("[{}.{name}]", entry.section)));
+    let text = builtin_text(name)
+        .or_else(|| config::builtin_names().iter().filter_map(|other| builtin_text(other)).find(holds));
+    session.out.data(text.ok_or_else(|| Trouble::failed(format!("{name} is nowhere written down")))?);
+    Ok(Exit::Done)
 }
 
 fn set_mode(session: &mut Session, set: &str) -> Result<Exit, Trouble> {

@@ -12,7 +12,7 @@ use super::trouble::Trouble;
 use super::words::count;
 use crate::judge::rules;
 use crate::model::escape::escape;
-use crate::model::rule::{Need, Place, RuleSpec, SettingKind, Strength};
+use crate::model::rule::{Need, Place, RuleSpec, Serves, SettingKind, SettingSpec, Strength};
 
 /// Runs `reapd rules`.
 pub fn rules(session: &mut Session, name: Option<&str>) -> Result<Exit, Trouble> {
@@ -37,7 +37,13 @@ pub fn rules(session: &mut Session, name: Option<&str>) -> Result<Exit, Trouble>
     }
     let width = specs().map(|spec| spec.name.len()).max().unwrap_or(0);
     for spec in specs() {
-        let line = format!("{:<width$}   {}   {}", spec.name, strength(spec.strength), spec.summary);
+        let line = format!(
+            "{:<width$}   {}   {:<10}   {}",
+            spec.name,
+            strength(spec.strength),
+            serves(spec.serves),
+            spec.summary
+        );
         session.out.line(&line);
     }
     Ok(Exit::Done)
@@ -50,6 +56,22 @@ fn strength(strength: Strength) -> &'static str {
     }
 }
 
+fn serves(serves: Serves) -> &'static str {
+    match serves {
+        Serves::Processes => "processes",
+        Serves::Containers => "containers",
+        Serves::Both(_) => "both",
+    }
+}
+
+/// Returns what a setting is for, where its rule judges more than that.
+fn only_for(spec: &RuleSpec, setting: &SettingSpec) -> &'static str {
+    match spec.serves {
+        Serves::Both(settings) if !settings.contains(&setting.name) => ", for processes only",
+        Serves::Both(_) | Serves::Processes | Serves::Containers => "",
+    }
+}
+
 fn explained(spec: &RuleSpec) -> String {
     use std::fmt::Write as _;
     let place = match spec.place {
@@ -57,8 +79,13 @@ fn explained(spec: &RuleSpec) -> String {
         Place::SpareWhen => "in spare-when",
         Place::Anywhere => "in reap-when and spare-when",
     };
-    let mut text =
-        format!("{}: a {}, {place}\n\n{}\n", spec.name, strength(spec.strength).trim(), spec.doc.trim());
+    let judged = match spec.serves {
+        Serves::Processes => "process trees",
+        Serves::Containers => "containers",
+        Serves::Both(_) => "process trees and containers",
+    };
+    let strength = strength(spec.strength).trim();
+    let mut text = format!("{}: a {strength}, {place}; for {judged}\n\n{}\n", spec.name, spec.doc.trim());
     if !spec.settings.is_empty() {
         text.push('\n');
     }
@@ -68,7 +95,8 @@ fn explained(spec: &RuleSpec) -> String {
             Need::Optional => "may be left out".to_owned(),
             Need::With(other) => format!("goes together with `{other}`"),
         };
-        let _ = writeln!(text, "  {}   {}, {need}: {}", setting.name, kind(setting.kind), setting.doc);
+        let only = only_for(spec, setting);
+        let _ = writeln!(text, "  {}   {}, {need}{only}: {}", setting.name, kind(setting.kind), setting.doc);
     }
     text
 }
@@ -91,6 +119,7 @@ fn as_json(spec: &RuleSpec) -> serde_json::Value {
     json!({
         "name": spec.name,
         "strength": spec.strength,
+        "serves": serves(spec.serves),
         "summary": spec.summary,
         "doc": spec.doc.trim(),
         "settings": spec.settings.iter().map(|setting| json!({
@@ -111,7 +140,7 @@ pub fn check(session: &mut Session, file: Option<PathBuf>) -> Result<Exit, Troub
     };
     match session.checked(&written) {
         Ok(whole) => {
-            let policies = whole.config.policies.len();
+            let policies = whole.config.policies.len() + whole.config.containers.len();
             if session.place.json {
                 session.json(&json!({ "schema": SCHEMA, "ok": true, "policies": policies, "faults": [] }));
             } else {

@@ -41,7 +41,7 @@ enum Consent {
 /// Runs it.
 pub fn run(session: &mut Session, args: &Sweep) -> Result<Exit, Trouble> {
     let manner = manner(args, super::question::terminal())?;
-    let Whole { config, off } = session.configuration()?;
+    let Whole { config, off, off_containers: _ } = session.configuration()?;
     let known = config.policies.iter().chain(&off).map(|policy| policy.name.as_str());
     let only = super::policies::one_of(args.policy.as_deref(), known)?;
     if let Some(name) = only.as_deref().filter(|name| off.iter().any(|policy| policy.name == *name)) {

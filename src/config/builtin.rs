@@ -1,6 +1,7 @@
 //! The policies that come with the program, written in the language itself.
 
-/// Each file defines exactly the policy that it is named for.
+/// Each file defines exactly the policy that it is named for: its part for process trees, its part for containers, or
+/// both.
 const ALL: [(&str, &str); 13] = [
     ("agent-shell", include_str!("builtin/agent-shell.toml")),
     ("codex-broker", include_str!("builtin/codex-broker.toml")),
@@ -37,6 +38,13 @@ pub fn text(name: &str) -> Option<&'static str> {
     ALL.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
 }
 
+/// Returns the sections that a built-in policy has its parts in, `process` and `container`.
+pub fn sections(name: &str) -> Vec<&'static str> {
+    let text = text(name).unwrap_or_default();
+    let is_there = |section: &&str| text.contains(&format!("\n[{section}.{name}]\n"));
+    ["process", "container"].into_iter().filter(is_there).collect()
+}
+
 /// Says whether a built-in policy can only be on with directories that the operator names.
 pub(super) fn wants_roots(name: &str) -> bool {
     name == "deleted-worktree"
@@ -51,9 +59,11 @@ mod tests {
         assert!(names().is_sorted());
         for name in names() {
             let text = text(name).unwrap();
-            let parts = text.matches(".capture]").count() + text.matches(".residue]").count();
-            assert_eq!(text.matches("\n[process.").count() - parts, 1, "{name}");
-            assert!(text.contains(&format!("\n[process.{name}]\n")), "{name}");
+            let below = text.matches(".capture]").count() + text.matches(".residue]").count();
+            let all = text.matches("\n[process.").count() + text.matches("\n[container.").count();
+            let parts = sections(name).len();
+            assert!((1..=2).contains(&parts), "{name}");
+            assert_eq!(all - below, parts, "{name}");
         }
     }
 

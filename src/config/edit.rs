@@ -22,11 +22,16 @@ pub fn set_builtin_mode(text: &str, name: &str, mode: Mode) -> Result<String, Ve
     }
     let Some(document) = reader.parse() else { return Err(reader.into_faults()) };
     let top = document.get_ref();
-    let replaced = top.get("process").and_then(|node| child(node, name)).map(toml::Spanned::span);
-    if let Some(span) = replaced {
+    // What the file replaces is its own to set; what it does not, `[builtin]` is for.
+    let sections = builtin::sections(name);
+    let replaced: Vec<_> = sections
+        .iter()
+        .filter_map(|section| Some((section, top.get(*section).and_then(|node| child(node, name))?.span())))
+        .collect();
+    if let Some((section, span)) = replaced.first().filter(|_| replaced.len() == sections.len()) {
         reader
-            .fault(span, format!("`{name}` is replaced by `[process.{name}]` of this file"))
-            .hint(format!("set `mode` in [process.{name}] instead"));
+            .fault(span.clone(), format!("`{name}` is replaced by `[{section}.{name}]` of this file"))
+            .hint(format!("set `mode` in [{section}.{name}] instead"));
         return Err(reader.into_faults());
     }
     let here = top.get("builtin").and_then(|node| child(node, name));

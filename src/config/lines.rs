@@ -1,16 +1,16 @@
 //! `reap-when` and `spare-when`: lines of conditions, checked against what each rule says of itself.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use bstr::BStr;
 use toml::de::{DeTable, DeValue};
 
-use crate::model::rule::{Asks, Place, RuleSpec, SettingKind, SettingSpec, Strength};
+use crate::model::rule::{Asks, Place, RuleSpec, Serves, SettingKind, SettingSpec, Strength};
 
 use super::needs;
 use super::ping;
-use super::policy::{Capture, Condition, Glob, Line, Origin, ProofNeed, Registry, Setting, Source, Template};
+use super::policy::{Condition, Glob, Line, Origin, ProofNeed, Registry, Setting, Source, Template};
 use super::read::{Key, Node, Reader, in_order, one_or_more};
 use super::settings;
 use super::template::{self, ALWAYS, Flaw};
@@ -24,15 +24,62 @@ pub(super) const OPERATOR_ROOTS: &str = "{roots}";
 /// What the lines of one policy are read with.
 #[derive(Debug)]
 pub(super) struct Ground<'a> {
+    /// What it is a policy for.
+    pub(super) subject: Subject,
     pub(super) policy: &'a str,
     pub(super) origin: &'a Origin,
     pub(super) rules: &'a [&'a RuleSpec],
     pub(super) home: Option<&'a BStr>,
-    pub(super) captures: &'a BTreeMap<String, Capture>,
+    /// What the policy captures, by name.
+    pub(super) captures: &'a BTreeSet<String>,
     pub(super) operator_roots: &'a [Glob],
     pub(super) registries: &'a [Registry],
     /// Whether the policy says `ping`.
     pub(super) ping: Given,
+}
+
+/// What a policy looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Subject {
+    /// Process trees.
+    Processes,
+    /// Containers.
+    Containers,
+}
+
+impl Subject {
+    /// Returns the section that its policies stand in.
+    pub(super) fn section(self) -> &'static str {
+        match self {
+            Subject::Processes => "process",
+            Subject::Containers => "container",
+        }
+    }
+
+    /// Returns the names that templates may use without capturing them.
+    fn always(self) -> &'static [&'static str] {
+        match self {
+            Subject::Processes => &ALWAYS,
+            Subject::Containers => &[],
+        }
+    }
+
+    /// Says whether a rule can judge it.
+    fn is_served_by(self, rule: &RuleSpec) -> bool {
+        match (self, rule.serves) {
+            (Subject::Processes, Serves::Processes | Serves::Both(_))
+            | (Subject::Containers, Serves::Containers | Serves::Both(_)) => true,
+            (Subject::Processes, Serves::Containers) | (Subject::Containers, Serves::Processes) => false,
+        }
+    }
+
+    /// Says whether a setting of a rule that serves it has a meaning for it.
+    fn takes(self, rule: &RuleSpec, setting: &str) -> bool {
+        match (self, rule.serves) {
+            (Subject::Containers, Serves::Both(settings)) => settings.contains(&setting),
+            (Subject::Processes | Subject::Containers, _) => true,
+        }
+    }
 }
 
 /// Whether something is written down.
@@ -134,6 +181,7 @@ impl Ground<'_> {
             .rules
             .iter()
             .filter(|rule| rule.strength == Strength::Proof && rule.place != Place::SpareWhen)
+            .filter(|rule| self.subject.is_served_by(rule))
             .map(|rule| rule.name)
             .take(3)
             .collect();
@@ -144,7 +192,11 @@ impl Ground<'_> {
             fault.hint(format!("{}: {}", sign.name, sign.summary));
         }
         fault
-            .hint(format!("process.{} would reap things somebody may still own", self.policy))
+            .hint(format!(
+                "{}.{} would reap things somebody may still own",
+                self.subject.section(),
+                self.policy
+            ))
             .hint(format!("add a proof to the line ({} …: `reapd rules`)", listed.join(", ")))
             .hint("or say so on purpose: `without-proof = true`; every report will then name it");
     }
@@ -201,6 +253,10 @@ impl Ground<'_> {
             }
             return None;
         };
+        if !self.subject.is_served_by(rule) {
+            self.unserved(reader, key, rule, list);
+            return None;
+        }
         match (rule.place, list) {
             (Place::SpareWhen, List::ReapWhen) => {
                 reader
@@ -235,12 +291,10 @@ impl Ground<'_> {
             | DeValue::Float(_)
             | DeValue::Datetime(_)
             | DeValue::Array(_) => {
-                let Some(spec) =
-                    rule.bare.and_then(|bare| rule.settings.iter().find(|spec| spec.name == bare))
-                else {
+                let Some(spec) = self.settings(rule).find(|spec| rule.bare == Some(spec.name)) else {
                     reader
                         .fault(node.span(), format!("`{name}` takes `true` here, or a table of settings"))
-                        .hint(needs::known_settings(rule));
+                        .hint(needs::known_settings(rule.name, self.settings(rule)));
                     return None;
                 };
                 needs::require(reader, rule, node.span(), |setting| setting == spec.name)?;
@@ -248,10 +302,10 @@ impl Ground<'_> {
             }
         };
         if let Some(Setting::Text(capture)) = settings.get("key")
-            && !self.captures.contains_key(capture)
+            && !self.captures.contains(capture)
         {
             // A key that nobody captures could never be compared, and the line would never hold.
-            reader.unknown(node.span(), "capture", capture, self.captures.keys().map(String::as_str));
+            reader.unknown(node.span(), "capture", capture, self.captures.iter().map(String::as_str));
             return None;
         }
         Some(Condition { rule: rule.name, strength: rule.strength, settings })
@@ -268,11 +322,16 @@ impl Ground<'_> {
         let mut complete = true;
         for (key, value) in in_order(table) {
             let name = key.get_ref().as_ref();
-            let Some(spec) = rule.settings.iter().find(|spec| spec.name == name) else {
-                if rule.settings.is_empty() {
+            let Some(spec) = self.settings(rule).find(|spec| spec.name == name) else {
+                if rule.settings.iter().any(|spec| spec.name == name) {
+                    reader
+                        .fault(key.span(), format!("`{name}` has no meaning for containers"))
+                        .hint(needs::known_settings(rule.name, self.settings(rule)));
+                } else if self.settings(rule).next().is_none() {
                     reader.fault(key.span(), format!("`{}` has no settings", rule.name));
                 } else {
-                    reader.unknown(key.span(), "setting", name, rule.settings.iter().map(|spec| spec.name));
+                    let known: Vec<&str> = self.settings(rule).map(|spec| spec.name).collect();
+                    reader.unknown(key.span(), "setting", name, known.iter().copied());
                 }
                 complete = false;
                 continue;
@@ -326,10 +385,40 @@ impl Ground<'_> {
         settings::roots(reader, node, self.home)
     }
 
+    /// Returns the settings of a rule that have a meaning here.
+    fn settings<'r>(&self, rule: &'r RuleSpec) -> impl Iterator<Item = &'r SettingSpec> + use<'r> {
+        let subject = self.subject;
+        rule.settings.iter().filter(move |spec| subject.takes(rule, spec.name))
+    }
+
+    /// Faults a rule that cannot judge what this is a policy for, and names those that can.
+    fn unserved(&self, reader: &mut Reader<'_>, key: &Key<'_>, rule: &RuleSpec, list: List) {
+        let fits = |rule: &&&RuleSpec| {
+            self.subject.is_served_by(rule)
+                && match list {
+                    List::ReapWhen => rule.place != Place::SpareWhen,
+                    List::SpareWhen => rule.place != Place::ReapWhen,
+                }
+        };
+        let names: Vec<&str> = self.rules.iter().filter(fits).map(|rule| rule.name).collect();
+        let (judged, wanted) = match self.subject {
+            Subject::Processes => ("containers", "process trees"),
+            Subject::Containers => ("process trees", "containers"),
+        };
+        reader
+            .fault(key.span(), format!("`{}` judges {judged}, not {wanted}", rule.name))
+            .hint(format!("rules for {wanted} here: {}", names.join(", ")));
+    }
+
+    /// Says whether a template may use a name.
+    pub(super) fn is_known(&self, name: &str) -> bool {
+        self.captures.contains(name) || self.subject.always().contains(&name)
+    }
+
     /// Reads text with captures.
     pub(super) fn template(&self, reader: &mut Reader<'_>, node: &Node<'_>) -> Option<Template> {
         let text = reader.text(node, "text such as \"{workspace}\"")?;
-        match template::parse(text, |name| self.captures.contains_key(name)) {
+        match template::parse(text, |name| self.is_known(name)) {
             Ok(template) => Some(template),
             Err(flaw) => {
                 self.flawed(reader, node, text, flaw);
@@ -356,7 +445,8 @@ impl Ground<'_> {
             }
             Flaw::Unknown(at, name) => {
                 let span = reader.within(node, at..end(at));
-                let known = self.captures.keys().map(String::as_str).chain(ALWAYS);
+                let known = self.captures.iter().map(String::as_str);
+                let known = known.chain(self.subject.always().iter().copied());
                 reader.unknown(span, "capture", &name, known);
             }
         }

@@ -9,7 +9,7 @@ use crate::model::verdict::Mode;
 
 use super::builtin;
 use super::fault::Fault;
-use super::policy::{Config, Docker, Offer, Origin, Policy, Registry};
+use super::policy::{Config, ContainerPolicy, Offer, Origin, Policy, Registry};
 use super::process::{Frame, clash};
 use super::read::{Reader, in_order};
 use super::registry;
@@ -40,6 +40,25 @@ pub struct Whole {
     pub config: Config,
     /// The policies that are off, sorted by name, for lists.
     pub off: Vec<Policy>,
+    /// The policies for containers that are off, sorted by name, for lists.
+    pub off_containers: Vec<ContainerPolicy>,
+}
+
+/// The policies of one file.
+#[derive(Debug, Clone, Default)]
+struct Policies {
+    processes: Vec<Policy>,
+    containers: Vec<ContainerPolicy>,
+}
+
+impl Policies {
+    /// Says whether a policy of this name stands in a section.
+    fn has(&self, section: &str, name: &str) -> bool {
+        match section {
+            "container" => self.containers.iter().any(|policy| policy.name == name),
+            _ => self.processes.iter().any(|policy| policy.name == name),
+        }
+    }
 }
 
 /// Returns the whole configuration: the defaults, the built-in policies, and over them the user's file if there is
@@ -56,21 +75,27 @@ pub fn load_whole(source: Option<Source<'_>>, context: &Context<'_>) -> Result<W
     let top = document.get_ref();
     let settings = settings::read(&mut reader, top, context.home);
     let mut registries = registry::read(&mut reader, top, context.home, &Origin::File(name.to_owned()));
-    let mut policies = own(&mut reader, top, &settings, &registries, context, name);
-    for policy in &policies {
-        if let Some((name, choice)) = settings.builtin.get_key_value(policy.name.as_str()) {
-            clash(&mut reader, name, choice);
+    let own = own(&mut reader, top, &settings, &registries, context, name);
+    for (name, choice) in &settings.builtin {
+        // A part that the file replaces is not ours any more; the choice may still be meant for the other one.
+        let sections = builtin::sections(name);
+        if sections.iter().all(|section| own.has(section, name)) {
+            let section = sections.first().copied().unwrap_or("process");
+            clash(&mut reader, name, choice, section);
         }
     }
     if reader.has_faults() {
         return Err(reader.into_faults());
     }
+    let mut all = own.clone();
     for &name in builtin::names() {
-        if !policies.iter().any(|policy| policy.name == name) {
-            policies.extend(ours(name, &settings, &mut registries, context)?);
-        }
+        let Policies { processes, containers } = ours(name, &settings, &mut registries, context)?;
+        all.processes.extend(processes.into_iter().filter(|policy| !own.has("process", &policy.name)));
+        all.containers.extend(containers.into_iter().filter(|policy| !own.has("container", &policy.name)));
     }
+    let Policies { processes: mut policies, mut containers } = all;
     policies.sort_by(|one, other| one.name.cmp(&other.name));
+    containers.sort_by(|one, other| one.name.cmp(&other.name));
     registries.sort_by(|one, other| one.name.cmp(&other.name));
     let (off, mut policies): (Vec<_>, Vec<_>) =
         policies.into_iter().partition(|policy| policy.mode == Mode::Off);
@@ -78,8 +103,13 @@ pub fn load_whole(source: Option<Source<'_>>, context: &Context<'_>) -> Result<W
         policy.mode = policy.mode.min(settings.mode);
         policy.offer = Offer::No;
     }
+    let (off_containers, mut containers): (Vec<_>, Vec<_>) =
+        containers.into_iter().partition(|policy| policy.mode == Mode::Off);
+    for policy in &mut containers {
+        policy.mode = policy.mode.min(settings.mode);
+    }
     let offered = off.iter().filter(|policy| policy.offer == Offer::Told).cloned().collect();
-    let Settings { mode, confirm, limits, ladder, keep, scope, journal, builtin: _ } = settings;
+    let Settings { mode, confirm, limits, ladder, keep, scope, journal, docker, builtin: _ } = settings;
     Ok(Whole {
         config: Config {
             mode,
@@ -92,10 +122,11 @@ pub fn load_whole(source: Option<Source<'_>>, context: &Context<'_>) -> Result<W
             registries,
             policies,
             offered,
-            docker: Docker::default(),
-            containers: Vec::new(),
+            docker,
+            containers,
         },
         off,
+        off_containers,
     })
 }
 
@@ -106,10 +137,7 @@ fn own(
     registries: &[Registry],
     context: &Context<'_>,
     name: &str,
-) -> Vec<Policy> {
-    let Some(table) = top.get("process").and_then(|node| reader.table(node, "a section")) else {
-        return Vec::new();
-    };
+) -> Policies {
     let frame = Frame {
         rules: context.rules,
         home: context.home,
@@ -118,7 +146,27 @@ fn own(
         operator_roots: &[],
         registries,
     };
-    in_order(table).into_iter().filter_map(|(key, node)| frame.policy(reader, key, node)).collect()
+    frame.policies(reader, top)
+}
+
+impl Frame<'_> {
+    /// Reads the policies of both kinds that stand in a file.
+    fn policies(&self, reader: &mut Reader<'_>, top: &DeTable<'_>) -> Policies {
+        let mut policies = Policies::default();
+        if let Some(table) = top.get("process").and_then(|node| reader.table(node, "a section")) {
+            policies.processes = in_order(table)
+                .into_iter()
+                .filter_map(|(key, node)| self.policy(reader, key, node))
+                .collect();
+        }
+        if let Some(table) = top.get("container").and_then(|node| reader.table(node, "a section")) {
+            policies.containers = in_order(table)
+                .into_iter()
+                .filter_map(|(key, node)| self.container(reader, key, node))
+                .collect();
+        }
+        policies
+    }
 }
 
 /// Reads one of ours, with what the user's file says of it. Its registries come to those that are there; one of the
@@ -128,7 +176,7 @@ fn ours(
     settings: &Settings,
     registries: &mut Vec<Registry>,
     context: &Context<'_>,
-) -> Result<Vec<Policy>, Vec<Fault>> {
+) -> Result<Policies, Vec<Fault>> {
     let file = format!("built-in policy {name}");
     let mut reader = Reader::new(&file, builtin::text(name).unwrap_or_default());
     let choice = settings.builtin.get(name);
@@ -148,16 +196,16 @@ fn ours(
         operator_roots: choice.and_then(|choice| choice.roots.as_deref()).unwrap_or_default(),
         registries,
     };
-    let process = document.as_ref().and_then(|document| document.get_ref().get("process"));
-    let table = process.and_then(|node| reader.table(node, "a section"));
-    let mut policies: Vec<Policy> = table.map_or_else(Vec::new, |table| {
-        in_order(table).into_iter().filter_map(|(key, node)| frame.policy(&mut reader, key, node)).collect()
-    });
+    let mut policies =
+        document.as_ref().map(|document| frame.policies(&mut reader, document.get_ref())).unwrap_or_default();
     if reader.has_faults() {
         return Err(reader.into_faults());
     }
     if let Some(mode) = choice.and_then(|choice| choice.mode) {
-        for policy in &mut policies {
+        for policy in &mut policies.processes {
+            policy.mode = mode;
+        }
+        for policy in &mut policies.containers {
             policy.mode = mode;
         }
     }

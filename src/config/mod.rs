@@ -5,6 +5,8 @@ pub mod policy;
 mod arguments;
 mod builtin;
 pub mod capture;
+mod container;
+mod docker;
 pub mod duration;
 mod edit;
 mod fault;
@@ -23,7 +25,7 @@ mod settings;
 mod template;
 
 pub use arguments::{fits_arguments, fits_shape, program_name, written_out};
-pub use builtin::{names as builtin_names, text as builtin_text};
+pub use builtin::{names as builtin_names, sections as builtin_sections, text as builtin_text};
 pub use capture::capture;
 pub use edit::set_builtin_mode;
 pub use fault::{Fault, Label, render};

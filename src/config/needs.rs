@@ -59,10 +59,10 @@ pub(super) fn require(
     None
 }
 
-pub(super) fn known_settings(rule: &RuleSpec) -> String {
-    if rule.settings.is_empty() {
-        return format!("write `{} = true`", rule.name);
+pub(super) fn known_settings<'r>(rule: &str, settings: impl Iterator<Item = &'r SettingSpec>) -> String {
+    let names: Vec<_> = settings.map(|spec| spec.name).collect();
+    if names.is_empty() {
+        return format!("write `{rule} = true`");
     }
-    let names: Vec<_> = rule.settings.iter().map(|spec| spec.name).collect();
-    format!("settings of `{}`: {}", rule.name, names.join(", "))
+    format!("settings of `{rule}`: {}", names.join(", "))
 }

@@ -158,7 +158,7 @@ fn message(reader: &mut Reader<'_>, node: &Node<'_>, ground: &Ground<'_>) -> Opt
         reader.fault(node.span(), "not a text that is sent anywhere");
         return None;
     }
-    match template::parse_among_braces(text, |name| ground.captures.contains_key(name)) {
+    match template::parse_among_braces(text, |name| ground.is_known(name)) {
         Ok(template) => Some(template),
         Err(flaw) => {
             ground.flawed(reader, node, text, flaw);

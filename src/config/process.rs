@@ -1,6 +1,6 @@
 //! `[process.NAME]`: one policy for process trees.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bstr::BStr;
 use toml::de::DeTable;
@@ -10,7 +10,7 @@ use crate::model::rule::RuleSpec;
 use crate::model::verdict::Mode;
 
 use super::capture::can_fill;
-use super::lines::{Given, Ground, List};
+use super::lines::{Given, Ground, List, Subject};
 use super::ping;
 use super::policy::{
     Argument, Capture, Detached, Glob, Line, Match, Offer, Origin, Policy, ProofNeed, Registry,
@@ -55,20 +55,20 @@ impl Frame<'_> {
     pub(super) fn policy(&self, reader: &mut Reader<'_>, key: &Key<'_>, node: &Node<'_>) -> Option<Policy> {
         let name = key.get_ref().as_ref();
         if !is_name(name) {
-            reader
-                .fault(key.span(), "not a name for a policy")
-                .hint("up to 64 lowercase letters, digits and dashes, for example `preview-server`");
+            not_a_policy(reader, key);
             return None;
         }
         let table = reader.table(node, "a section")?;
         reader.unknown_keys(table, &KEYS, &[]);
         let captures = table.get("capture").map(|node| captures(reader, node)).unwrap_or_default();
+        let names: BTreeSet<String> = captures.keys().cloned().collect();
         let ground = Ground {
+            subject: Subject::Processes,
             policy: name,
             origin: self.origin,
             rules: self.rules,
             home: self.home,
-            captures: &captures.iter().map(|(name, (capture, _))| (name.clone(), capture.clone())).collect(),
+            captures: &names,
             operator_roots: self.operator_roots,
             registries: self.registries,
             ping: if table.contains_key("ping") { Given::Yes } else { Given::No },
@@ -104,7 +104,7 @@ impl Frame<'_> {
             about: about(reader, table).unwrap_or_else(|| format!("{name} trees")),
             mode: word.map_or(Mode::Reap, mode),
             matches: matches?,
-            captures: ground.captures.clone(),
+            captures: captures.into_iter().map(|(name, (capture, _))| (name, capture)).collect(),
             reap_when,
             spare_when,
             proof,
@@ -245,16 +245,16 @@ impl Frame<'_> {
     }
 }
 
-fn missing(reader: &mut Reader<'_>, key: &Key<'_>, what: &str, hint: &str) -> Vec<Line> {
+pub(super) fn missing(reader: &mut Reader<'_>, key: &Key<'_>, what: &str, hint: &str) -> Vec<Line> {
     reader.fault(key.span(), format!("`{}` has no `{what}`", key.get_ref())).hint(hint);
     Vec::new()
 }
 
-fn truth(reader: &mut Reader<'_>, table: &DeTable<'_>, key: &str) -> Option<bool> {
+pub(super) fn truth(reader: &mut Reader<'_>, table: &DeTable<'_>, key: &str) -> Option<bool> {
     table.get(key).and_then(|node| reader.truth(node))
 }
 
-fn about(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<String> {
+pub(super) fn about(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<String> {
     let node = table.get("about")?;
     let text = reader.text(node, "a few words")?;
     if text.trim().is_empty() || text.len() > 200 || text.chars().any(char::is_control) {
@@ -293,14 +293,25 @@ fn captures(reader: &mut Reader<'_>, node: &Node<'_>) -> Captures {
                 .fault(key.span(), format!("`{{{name}}}` is always there"))
                 .hint("choose another name for this capture");
         } else if !is_name(name) {
-            reader
-                .fault(key.span(), "not a name for a capture")
-                .hint("up to 64 lowercase letters, digits and dashes, for example `workspace`");
+            not_a_capture(reader, key);
         } else if let Some(capture) = capture(reader, node) {
             captures.insert(name.to_owned(), (capture, key.span()));
         }
     }
     captures
+}
+
+pub(super) fn not_a_capture(reader: &mut Reader<'_>, key: &Key<'_>) {
+    reader
+        .fault(key.span(), "not a name for a capture")
+        .hint("up to 64 lowercase letters, digits and dashes, for example `workspace`");
+}
+
+/// Faults a policy's name that is none.
+pub(super) fn not_a_policy(reader: &mut Reader<'_>, key: &Key<'_>) {
+    reader
+        .fault(key.span(), "not a name for a policy")
+        .hint("up to 64 lowercase letters, digits and dashes, for example `preview-server`");
 }
 
 fn capture(reader: &mut Reader<'_>, node: &Node<'_>) -> Option<Capture> {
@@ -352,9 +363,9 @@ fn capture(reader: &mut Reader<'_>, node: &Node<'_>) -> Option<Capture> {
     }
 }
 
-/// Says whether a policy of this name is one of ours that a file replaces; used to name the clash with `[builtin]`.
-pub(super) fn clash(reader: &mut Reader<'_>, name: &str, choice: &settings::Choice) {
+/// Faults what `[builtin]` says of a policy that this section of the file replaces whole.
+pub(super) fn clash(reader: &mut Reader<'_>, name: &str, choice: &settings::Choice, section: &str) {
     reader
-        .fault(choice.key.clone(), format!("`{name}` is replaced by `[process.{name}]` of this file"))
-        .hint(format!("set `mode` in [process.{name}] instead"));
+        .fault(choice.key.clone(), format!("`{name}` is replaced by `[{section}.{name}]` of this file"))
+        .hint(format!("set `mode` in [{section}.{name}] instead"));
 }

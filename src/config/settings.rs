@@ -11,9 +11,10 @@ use crate::model::plan::{Ladder, Rung, Signal};
 use crate::model::verdict::Mode;
 
 use super::builtin;
+use super::docker;
 use super::ladder::rung;
 use super::pattern::expand;
-use super::policy::{AdmitEnv, ArgumentsShown, Confirm, Glob, JournalSettings, Keep, Limits};
+use super::policy::{AdmitEnv, ArgumentsShown, Confirm, Docker, Glob, JournalSettings, Keep, Limits};
 use super::read::{Node, Reader, in_order, one_or_more};
 
 /// What a file says besides its policies; what it does not say stands at its default.
@@ -26,6 +27,7 @@ pub(super) struct Settings {
     pub(super) keep: Keep,
     pub(super) scope: AdmitEnv,
     pub(super) journal: JournalSettings,
+    pub(super) docker: Docker,
     pub(super) builtin: BTreeMap<&'static str, Choice>,
 }
 
@@ -55,22 +57,32 @@ impl Default for Settings {
             keep: Keep::default(),
             scope: AdmitEnv::Everybody,
             journal: JournalSettings { keep: seconds(90 * 86_400), arguments: ArgumentsShown::Redacted },
+            docker: Docker::default(),
             builtin: BTreeMap::new(),
         }
     }
 }
 
-/// The sections, `process` and `registry` included.
-const SECTIONS: [&str; 10] =
-    ["mode", "confirm", "limits", "escalation", "keep", "scope", "builtin", "journal", "process", "registry"];
+/// The sections, `process`, `container` and `registry` included.
+const SECTIONS: [&str; 12] = [
+    "mode",
+    "confirm",
+    "limits",
+    "escalation",
+    "keep",
+    "scope",
+    "docker",
+    "builtin",
+    "journal",
+    "process",
+    "container",
+    "registry",
+];
 
 /// Sections that a later version will know.
-const LATER: [&str; 5] = ["daemon", "docker", "metrics", "hook", "container"];
+const LATER: [&str; 3] = ["daemon", "metrics", "hook"];
 
-/// Built-in policies that a later version will know.
-const LATER_BUILTIN: [&str; 1] = ["docker-run"];
-
-/// Reads everything but `[process.*]` and `[registry.*]`.
+/// Reads everything but `[process.*]`, `[container.*]` and `[registry.*]`.
 pub(super) fn read(reader: &mut Reader<'_>, top: &DeTable<'_>, home: Option<&BStr>) -> Settings {
     let mut settings = Settings::default();
     reader.unknown_keys(top, &SECTIONS, &LATER);
@@ -115,6 +127,9 @@ pub(super) fn read(reader: &mut Reader<'_>, top: &DeTable<'_>, home: Option<&BSt
                 _ => ArgumentsShown::Redacted,
             }),
         );
+    }
+    if let Some(table) = section(reader, top, "docker", &docker::KEYS) {
+        settings.docker = docker::read(reader, table, home);
     }
     if let Some(table) = top.get("builtin").and_then(|node| reader.table(node, "a section")) {
         settings.builtin = choices(reader, table, home);
@@ -287,10 +302,6 @@ fn choices(
     let mut choices = BTreeMap::new();
     for (key, node) in in_order(table) {
         let name = key.get_ref().as_ref();
-        if LATER_BUILTIN.contains(&name) {
-            reader.not_yet(key.span(), name);
-            continue;
-        }
         let Some(&known) = builtin::names().iter().find(|known| **known == name) else {
             reader.unknown(key.span(), "built-in policy", name, builtin::names().iter().copied());
             continue;

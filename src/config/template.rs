@@ -18,7 +18,7 @@ pub(super) enum Flaw {
     Unknown(usize, String),
 }
 
-/// Compiles a template; `known` says which captures there are besides [`ALWAYS`].
+/// Compiles a template; `known` says which captures there are, those that are [always](ALWAYS) there included.
 pub(super) fn parse(text: &str, known: impl Fn(&str) -> bool) -> Result<Template, Flaw> {
     let mut parts = Vec::new();
     let mut literal = String::new();
@@ -42,7 +42,7 @@ pub(super) fn parse(text: &str, known: impl Fn(&str) -> bool) -> Result<Template
         if !is_name(name) {
             return Err(Flaw::NoName(offset));
         }
-        if !ALWAYS.contains(&name) && !known(name) {
+        if !known(name) {
             return Err(Flaw::Unknown(offset, name.to_owned()));
         }
         if !literal.is_empty() {
@@ -76,7 +76,7 @@ pub(super) fn parse_among_braces(text: &str, known: impl Fn(&str) -> bool) -> Re
             rest = after;
             continue;
         };
-        if !ALWAYS.contains(&name) && !known(name) {
+        if !known(name) {
             return Err(Flaw::Unknown(offset, name.to_owned()));
         }
         literal.push_str(&rest[..at]);
@@ -125,7 +125,11 @@ mod tests {
     use super::*;
 
     fn compile(text: &str) -> Result<Vec<TemplatePart>, Flaw> {
-        parse(text, |name| name == "socket").map(|template| template.parts)
+        parse(text, is_known).map(|template| template.parts)
+    }
+
+    fn is_known(name: &str) -> bool {
+        name == "socket" || ALWAYS.contains(&name)
     }
 
     #[test]
@@ -148,8 +152,7 @@ mod tests {
 
     #[test]
     fn braces_of_json_stand_for_themselves() {
-        let compile =
-            |text: &str| parse_among_braces(text, |name| name == "socket").map(|template| template.parts);
+        let compile = |text: &str| parse_among_braces(text, is_known).map(|template| template.parts);
         let literal = |text: &str| TemplatePart::Literal(text.into());
         let json = r#"{"id":1,"params":{"a":{}}}"#;
         assert_eq!(compile(json), Ok(vec![literal(json)]));

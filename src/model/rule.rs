@@ -46,8 +46,8 @@ pub enum Serves {
     Processes,
     /// Containers.
     Containers,
-    /// Both.
-    Both,
+    /// Both. These of its settings have a meaning for containers; all have one for process trees.
+    Both(&'static [&'static str]),
 }
 
 /// How a rule comes to know.

@@ -38,6 +38,11 @@ const fn rule(
     }
 }
 
+/// The same rule, for these as well.
+const fn serving(rule: RuleSpec, serves: Serves) -> RuleSpec {
+    RuleSpec { serves, ..rule }
+}
+
 use Need::{Optional, Required};
 use Place::{ReapWhen, SpareWhen};
 use SettingKind::{Duration, Number, Patterns, Template, Text, Word};
@@ -45,30 +50,40 @@ use Strength::{Proof, Sign};
 
 /// The rules as their specs will be.
 static RULES: &[&RuleSpec] = &[
-    &rule(
-        "cwd-gone",
-        Proof,
-        &[setting("path", Template, Optional), setting("roots", Patterns, Optional)],
-        Some("path"),
-        ReapWhen,
+    &serving(
+        rule(
+            "cwd-gone",
+            Proof,
+            &[setting("path", Template, Optional), setting("roots", Patterns, Optional)],
+            Some("path"),
+            ReapWhen,
+        ),
+        Serves::Both(&["path"]),
     ),
-    &rule(
-        "owner-gone",
-        Proof,
-        &[setting("pid", Template, Optional), setting("spawner", Word(&["dies-with"]), Optional)],
-        Some("pid"),
-        ReapWhen,
+    &serving(
+        rule(
+            "owner-gone",
+            Proof,
+            &[setting("pid", Template, Optional), setting("spawner", Word(&["dies-with"]), Optional)],
+            Some("pid"),
+            ReapWhen,
+        ),
+        Serves::Both(&[]),
     ),
-    &rule(
-        "lease-expired",
-        Proof,
-        &[
-            setting("in", SettingKind::Registry, Need::With("key")),
-            setting("key", Template, Need::With("in")),
-        ],
-        None,
-        ReapWhen,
+    &serving(
+        rule(
+            "lease-expired",
+            Proof,
+            &[
+                setting("in", SettingKind::Registry, Need::With("key")),
+                setting("key", Template, Need::With("in")),
+            ],
+            None,
+            ReapWhen,
+        ),
+        Serves::Both(&[]),
     ),
+    &serving(rule("client-gone", Proof, &[], None, ReapWhen), Serves::Containers),
     &rule("stdin-abandoned", Proof, &[], None, ReapWhen),
     &rule(
         "channel-abandoned",
@@ -96,8 +111,22 @@ static RULES: &[&RuleSpec] = &[
     &rule("no-children", Sign, &[setting("for", Duration, Optional)], None, ReapWhen),
     &rule("idle", Sign, &[setting("for", Duration, Required)], Some("for"), ReapWhen),
     &rule("reparented", Sign, &[], None, ReapWhen),
-    &rule("older-than", Sign, &[setting("age", Duration, Required)], Some("age"), ReapWhen),
-    &rule("clients", Sign, &[setting("socket", Template, Optional)], Some("socket"), SpareWhen),
+    &serving(
+        rule("older-than", Sign, &[setting("age", Duration, Required)], Some("age"), ReapWhen),
+        Serves::Both(&["age"]),
+    ),
+    &serving(
+        rule("unhealthy", Sign, &[setting("for", Duration, Optional)], Some("for"), ReapWhen),
+        Serves::Containers,
+    ),
+    &serving(
+        rule("reaper-gone", Sign, &[setting("for", Duration, Optional)], Some("for"), ReapWhen),
+        Serves::Containers,
+    ),
+    &serving(
+        rule("clients", Sign, &[setting("socket", Template, Optional)], Some("socket"), SpareWhen),
+        Serves::Both(&[]),
+    ),
     &rule("socket-unreachable", Proof, &[setting("socket", Template, Required)], Some("socket"), ReapWhen),
     &rule(
         "backend-gone",

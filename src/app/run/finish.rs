@@ -123,7 +123,7 @@ fn is_leader() -> bool {
 /// first signal.
 fn end(session: &mut Session, id: &LeaseId) -> Result<Option<Finished>, Trouble> {
     // A configuration that cannot be read may hold a keep list: nothing is ended.
-    let Whole { mut config, off: _ } = session.configuration()?;
+    let Whole { mut config, off: _, off_containers: _ } = session.configuration()?;
     if !config.policies.iter().any(|policy| policy.name == POLICY) {
         session.talk(&format!("policy {POLICY} is off: nothing is ended"));
         return Ok(Some(Finished::default()));
