@@ -55,7 +55,7 @@ pub(super) struct Tripped<'a> {
     containers: BTreeSet<&'a Cause>,
 }
 
-impl<'a> Tripped<'a> {
+impl Tripped<'_> {
     /// Returns the cause that holds a tree of this user, where one does.
     pub(super) fn tree(&self, uid: Uid, causes: &[Cause]) -> Option<Cause> {
         causes.iter().find(|cause| self.trees.contains(&(uid, *cause))).cloned()
