@@ -222,3 +222,170 @@ fn still_condemned(stop: &Stop, now: &[ContainerJudgement]) -> Result<(), String
         Err(unknown) => Err(format!("which run of it that is could not be read: {unknown}")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::journal::stopped::stops;
+    use crate::app::journal::{USUAL, history};
+    use crate::app::machine::Machine;
+    use crate::app::sample;
+    use crate::app::signals::Alone;
+    use crate::app::state::State;
+    use crate::model::container::sample as container;
+    use crate::model::known::{Reason, Unknown};
+
+    /// Ends whatever it is told to, and says what was on the disk by then.
+    #[derive(Default)]
+    struct Hand<'a> {
+        state: Option<&'a State>,
+        ended: Vec<Vec<String>>,
+        /// How many intents and steps were written down when it was told, and after each step.
+        written: Vec<(usize, usize)>,
+    }
+
+    impl Hand<'_> {
+        fn count(&mut self) {
+            let Some(state) = self.state else { return };
+            let history = history::read(state, 0).unwrap();
+            let stories = stops(&history);
+            let steps = stories.iter().map(|story| story.steps.len()).sum();
+            self.written.push((stories.len(), steps));
+        }
+    }
+
+    impl Hands for Hand<'_> {
+        fn end(
+            &mut self,
+            stops: &[Stop],
+            _: Begin,
+            _: Duration,
+            witness: &mut dyn Witness,
+        ) -> Vec<StopReport> {
+            self.ended.push(stops.iter().map(|stop| stop.run.at.to_string()).collect());
+            self.count();
+            let end = |stop: &Stop| {
+                let outcome = match witness.step(&stop.run.at, &StopStep::Stop) {
+                    Ok(()) => StopOutcome::Gone,
+                    Err(why) => StopOutcome::Untouched(why),
+                };
+                let now = witness.now();
+                let report = act::report(stop, Vec::new(), outcome, (now, now));
+                witness.ended(&report);
+                report
+            };
+            let reports = stops.iter().map(end).collect();
+            self.count();
+            reports
+        }
+    }
+
+    fn state() -> (tempfile::TempDir, State) {
+        let base = tempfile::tempdir().unwrap();
+        let state = State::open(&base.path().join("s")).unwrap();
+        (base, state)
+    }
+
+    fn some(count: u32) -> Vec<Stop> {
+        (0..count).map(|number| container::stop(number, "docker-run")).collect()
+    }
+
+    fn crew<T>(
+        state: &State,
+        hand: &mut Hand<'_>,
+        marks: &dyn Fn() -> Option<Vec<KeepMark>>,
+        act: impl FnOnce(&mut Crew<'_, '_>) -> T,
+    ) -> T {
+        let mut eyes = Machine::new("");
+        let (config, ledger) = (sample::config(), Ledger::default());
+        let mut journal = Journal::open(state, USUAL, &sample::snapshot(&[]), eyes.clocks()).unwrap();
+        act(&mut Crew {
+            eyes: &mut eyes,
+            config: &config,
+            ledger: &ledger,
+            journal: &mut journal,
+            by: By::Once,
+            fresh_marks: marks,
+            hands: hand,
+            unwritten: None,
+        })
+    }
+
+    #[test]
+    fn every_intent_and_every_step_is_on_the_disk_before_it_is_made_s8() {
+        let (_base, state) = state();
+        let mut hand = Hand { state: Some(&state), ..Hand::default() };
+        let reports =
+            crew(&state, &mut hand, &|| Some(Vec::new()), |crew| crew.end(&some(3), Begin::Running));
+        assert_eq!(hand.written, [(3, 0), (3, 3)]);
+        assert!(reports.iter().all(|report| report.outcome == StopOutcome::Gone), "{reports:?}");
+        let history = history::read(&state, 0).unwrap();
+        assert!(stops(&history).iter().all(|story| !story.is_open()), "each end follows");
+    }
+
+    #[test]
+    fn without_a_journal_nothing_is_stopped_s8() {
+        let (_base, state) = state();
+        let mut hand = Hand::default();
+        let reports = crew(&state, &mut hand, &|| Some(Vec::new()), |crew| {
+            crew.unwritten = Some("no space is left".into());
+            crew.end(&some(2), Begin::Running)
+        });
+        assert_eq!((reports.len(), hand.ended.len()), (2, 0));
+        assert!(reports.iter().all(|report| matches!(&report.outcome, StopOutcome::Untouched(_))));
+    }
+
+    #[test]
+    fn what_a_fresh_look_does_not_condemn_is_left_alone() {
+        let (_base, state) = state();
+        let mut hand = Hand::default();
+        let stop = |hand: &mut Hand<'_>, marks: &dyn Fn() -> Option<Vec<KeepMark>>| {
+            let mut reports = crew(&state, hand, marks, |crew| crew.carry_out(&some(1)));
+            let StopOutcome::Untouched(why) = reports.remove(0).outcome else { panic!() };
+            why
+        };
+        // Nobody on this machine is a container.
+        let why = stop(&mut hand, &|| Some(Vec::new()));
+        assert!(why.contains("no policy looked at it"), "{why}");
+        let why = stop(&mut hand, &|| None);
+        assert!(why.contains("keep list"), "{why}");
+        let _alone = Alone::new();
+        Alone::ask_to_stop();
+        let why = stop(&mut hand, &|| Some(Vec::new()));
+        assert!(why.contains("asked to end"), "{why}");
+        assert_eq!(hand.ended.len(), 0);
+    }
+
+    #[test]
+    fn only_the_same_run_by_the_same_policy_is_condemned_still() {
+        let stop = container::stop(1, "docker-run");
+        let now = |change: fn(&mut ContainerJudgement)| {
+            let mut judgement = container::judgement(1, "docker-run");
+            change(&mut judgement);
+            still_condemned(&stop, &[container::judgement(2, "docker-run"), judgement])
+        };
+        assert_eq!(now(|_| {}), Ok(()));
+        let changes: [fn(&mut ContainerJudgement); 8] = [
+            |judgement| judgement.policy = "lease".into(),
+            |judgement| judgement.at.engine.0 = "/run/other.sock".into(),
+            |judgement| judgement.verdict = Verdict::Alive,
+            |judgement| judgement.verdict = Verdict::Unknown,
+            |judgement| judgement.verdict = Verdict::Protected,
+            |judgement| judgement.verdict = Verdict::Suspect { since: Moment(0), looks: 1 },
+            |judgement| judgement.run.as_mut().unwrap().started = "2027-01-01T00:00:00Z".into(),
+            |judgement| judgement.run = Err(Unknown::new(Reason::Hung, "which run")),
+        ];
+        for (at, change) in changes.into_iter().enumerate() {
+            assert!(now(change).is_err(), "change {at}");
+        }
+    }
+
+    #[test]
+    fn labels_of_others_are_not_written_down() {
+        let mut stop = container::stop(1, "docker-run");
+        stop.judgement.listed.labels =
+            [("secret", "t0p"), ("dev.reapd.lease", "run-1")].map(|(a, b)| (a.into(), b.into())).into();
+        let labels = written(&stop).judgement.listed.labels;
+        assert_eq!(labels.into_keys().collect::<Vec<_>>(), ["dev.reapd.lease"]);
+    }
+}

@@ -6,3 +6,6 @@ pub mod ended;
 pub mod named;
 pub mod takeup;
 pub mod why;
+
+/// The label by which a container says whose lease covers it; `reapd run` puts it there.
+pub const LEASE: &str = "dev.reapd.lease";

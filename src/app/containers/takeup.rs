@@ -180,3 +180,145 @@ pub fn ask(at: &ContainerRef, patience: Duration) -> Result<Option<ContainerFact
         Ok(Err(fault)) | Err(fault) => Err(fault.to_string()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::journal::entry::{Entry, VERSION};
+    use crate::app::sample;
+    use crate::config::policy::{ContainerPolicy, Origin, ProofNeed};
+    use crate::model::container::RestartPolicy;
+    use crate::model::container::sample as container;
+    use crate::model::container::stop::{Fate, StopStep};
+    use crate::model::facts::Namespaces;
+    use crate::model::id::BootId;
+    use crate::model::moment::Moment;
+
+    const HERE: u64 = 7;
+
+    fn entry(event: Event) -> Entry {
+        let boot = BootId("an earlier one".into());
+        Entry { v: VERSION, at: 1, boot, pid_namespace: Some(HERE), sweep: 1, clock: Moment(1), event }
+    }
+
+    /// A stop that a crash cut short after these steps.
+    fn cut_short(steps: &[StopStep]) -> History {
+        let stop = Stop { removal: AutoRemoval::No, ..container::stop(1, "docker-run") };
+        let mut entries = vec![entry(Event::StopIntent { stop: Box::new(stop), by: By::Once })];
+        let step = |step: &StopStep| entry(Event::StopStep { at: container::at(1), step: step.clone() });
+        entries.extend(steps.iter().map(step));
+        History { entries, skipped: 0 }
+    }
+
+    fn config() -> Config {
+        let policy = ContainerPolicy {
+            name: "docker-run".into(),
+            origin: Origin::Builtin,
+            about: String::new(),
+            mode: Mode::Reap,
+            matches: Vec::new(),
+            captures: std::collections::BTreeMap::new(),
+            reap_when: Vec::new(),
+            spare_when: Vec::new(),
+            proof: ProofNeed::Required,
+            grace: Duration::from_secs(10),
+            volumes: Fate::Keep,
+            networks: Fate::Keep,
+            ping: None,
+        };
+        Config { containers: vec![policy], ..sample::config() }
+    }
+
+    fn seen() -> Snapshot {
+        let mut seen = sample::snapshot(&[]);
+        seen.own.namespaces = Ok(Namespaces { pid: HERE, mount: 1, net: 1, time: 1, user: 1 });
+        seen
+    }
+
+    fn ended() -> ContainerFacts {
+        let (state, removal) = (ContainerState::Exited, AutoRemoval::No);
+        ContainerFacts { state, removal, ..container::facts(1) }
+    }
+
+    fn course_of(history: &History, said: Result<Option<ContainerFacts>, String>) -> Course {
+        let open = open(history, &seen());
+        course(&open[0], said, &config(), &[], &seen())
+    }
+
+    #[test]
+    fn what_ended_by_our_hand_is_removed_f12() {
+        for steps in [&[StopStep::Stop][..], &[StopStep::Stop, StopStep::Kill]] {
+            let course = course_of(&cut_short(steps), Ok(Some(ended())));
+            assert!(matches!(course, Course::Remove(_)), "{course:?}");
+        }
+    }
+
+    #[test]
+    fn whatever_is_not_surely_so_stays_f12() {
+        let stopped = || cut_short(&[StopStep::Stop]);
+        let not = |history: &History, facts: ContainerFacts| {
+            let course = course_of(history, Ok(Some(facts)));
+            assert!(matches!(course, Course::Close(_)), "{course:?}");
+            course
+        };
+        not(&cut_short(&[]), ended());
+        let runs = |course| assert!(matches!(course, Course::Close(StopOutcome::Runs(_))), "{course:?}");
+        for state in [ContainerState::Running, ContainerState::Paused, ContainerState::Restarting] {
+            runs(not(&stopped(), ContainerFacts { state, ..ended() }));
+        }
+        let mut anew = ended();
+        anew.run.started = "2027-01-01T00:00:00Z".into();
+        runs(not(&stopped(), anew));
+        not(&stopped(), ContainerFacts { removal: AutoRemoval::Yes, ..ended() });
+        not(&stopped(), ContainerFacts { state: ContainerState::Removing, ..ended() });
+        // A restart policy alone does not matter any more: it has ended, and is that very run.
+        let kept = ContainerFacts { restart: RestartPolicy::Kept("no".into()), ..ended() };
+        assert!(matches!(course_of(&stopped(), Ok(Some(kept))), Course::Remove(_)));
+    }
+
+    #[test]
+    fn an_engine_that_does_not_answer_leaves_it_open_f12() {
+        let course = course_of(&cut_short(&[StopStep::Stop]), Err("no answer in time".into()));
+        assert!(matches!(course, Course::Leave(_)), "{course:?}");
+        assert_eq!(course_of(&cut_short(&[StopStep::Stop]), Ok(None)), Course::Close(StopOutcome::Gone));
+    }
+
+    #[test]
+    fn what_is_kept_by_now_or_not_reaped_any_more_stays() {
+        let history = cut_short(&[StopStep::Stop]);
+        let open = open(&history, &seen());
+        let with = |config: &Config, marks: &[KeepMark]| {
+            let course = course(&open[0], Ok(Some(ended())), config, marks, &seen());
+            matches!(course, Course::Remove(_))
+        };
+        let what = Kept::Container { at: container::at(1), name: String::new() };
+        let mark = |until| KeepMark { what: what.clone(), until, set: 0, note: None };
+        assert!(with(&config(), &[]));
+        assert!(!with(&config(), &[mark(None)]));
+        assert!(with(&config(), &[mark(Some(1))]), "its time is over");
+        assert!(!with(&Config { mode: Mode::Report, ..config() }, &[]));
+        assert!(!with(&Config { containers: Vec::new(), ..config() }, &[]));
+        let mut reports = config();
+        reports.containers[0].mode = Mode::Report;
+        assert!(!with(&reports, &[]));
+    }
+
+    #[test]
+    fn what_another_pid_namespace_began_is_not_taken_up() {
+        let mut history = cut_short(&[StopStep::Stop]);
+        assert_eq!(open(&history, &seen()).len(), 1);
+        history.entries[0].pid_namespace = Some(HERE + 1);
+        assert_eq!(open(&history, &seen()), []);
+        history.entries[0].pid_namespace = None;
+        assert_eq!(open(&history, &seen()), []);
+    }
+
+    #[test]
+    fn only_the_latest_stop_of_a_container_is_taken_up() {
+        let mut history = cut_short(&[StopStep::Stop]);
+        let again = cut_short(&[]);
+        history.entries.extend(again.entries);
+        let open = open(&history, &seen());
+        assert_eq!(open.iter().map(|story| story.steps.len()).collect::<Vec<_>>(), [0]);
+    }
+}

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use bstr::{BStr, ByteSlice as _};
 use serde_json::{Value, json};
 
-use super::ended;
 use super::named::{is_part_of_id, listed, named};
+use super::{LEASE, ended};
 use crate::app::exit::Exit;
 use crate::app::journal::stopped::{StopStory, stops};
 use crate::app::legible;
@@ -276,7 +276,7 @@ fn mismatch(policy: &ContainerPolicy, listed: &Listed) -> String {
                 (Some(_), _) => {}
             }
         }
-        if form.lease == LeaseLabel::Given && !listed.labels.contains_key("dev.reapd.lease") {
+        if form.lease == LeaseLabel::Given && !listed.labels.contains_key(LEASE) {
             return Some("no lease is among its labels".to_owned());
         }
         None

@@ -91,6 +91,32 @@ const GLOBAL: [&str; 25] = [
 /// And those that take none.
 const GLOBAL_BARE: [&str; 6] = ["--debug", "-D", "--tls", "--tlsverify", "--remote", "-r"];
 
+/// Returns the variables by which whoever looks for the container finds the engine that the command names; none where it
+/// names none, or is no command of docker's.
+pub(super) fn engine(command: &[OsString]) -> Vec<(&'static str, OsString)> {
+    let is_docker =
+        command.first().and_then(|word| Path::new(word).file_name()).is_some_and(|name| name == "docker");
+    let Some(end) = word_run(command).filter(|_| is_docker) else { return Vec::new() };
+    let variable = |name: &str| match name {
+        "--host" | "-H" => Some("DOCKER_HOST"),
+        "--context" | "-c" => Some("DOCKER_CONTEXT"),
+        _ => None,
+    };
+    let mut found = Vec::new();
+    let mut words = command[1..end].iter();
+    while let Some(word) = words.next().and_then(|word| word.to_str()) {
+        match word.split_once('=') {
+            Some((name, value)) => found.extend(variable(name).map(|name| (name, value.into()))),
+            None if GLOBAL.contains(&word) => {
+                let Some(value) = words.next() else { break };
+                found.extend(variable(word).map(|name| (name, value.clone())));
+            }
+            None => {}
+        }
+    }
+    found
+}
+
 /// Returns where the word `run` of an engine's client stands.
 fn word_run(command: &[OsString]) -> Option<usize> {
     let program = Path::new(command.first()?).file_name()?.to_str()?;
@@ -240,6 +266,23 @@ impl Options {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_engine_that_a_command_names_is_the_one_that_is_looked_at() {
+        let of = |line: &str| {
+            let words: Vec<OsString> = line.split(' ').map(Into::into).collect();
+            engine(&words)
+        };
+        let host = |socket: &str| vec![("DOCKER_HOST", OsString::from(socket))];
+        assert_eq!(of("docker -H unix:///x run -i img"), host("unix:///x"));
+        assert_eq!(of("/usr/bin/docker --host=unix:///x --log-level debug run img"), host("unix:///x"));
+        assert_eq!(of("docker --context colima run img"), [("DOCKER_CONTEXT", "colima".into())]);
+        for line in
+            ["docker run -H x img", "docker --log-level -H run img", "podman -c x run img", "sh -H x run"]
+        {
+            assert_eq!(of(line), [], "{line}");
+        }
+    }
     use crate::model::id::{BootId, Pid, Start};
 
     fn holder() -> Holder {

@@ -13,6 +13,7 @@ pub use outcome::{exit, outcome_words, outcomes};
 pub use text::{kept, planned, totals, unknown, waiting};
 
 use super::{Seen, rules_of};
+use crate::app::containers::LEASE;
 use crate::app::legible;
 use crate::model::container::judgement::{ContainerJudgement, ContainerLookalike};
 use crate::model::container::stop::Stop;
@@ -20,9 +21,6 @@ use crate::model::container::{ContainerRef, Listed};
 use crate::model::id::ProcessId;
 use crate::model::plan::Wait;
 use crate::model::verdict::Verdict;
-
-/// The label by which a container says whose lease covers it.
-const LEASE: &str = "dev.reapd.lease";
 
 /// Containers of one policy that go for one reason.
 #[derive(Debug)]
