@@ -2,12 +2,15 @@
 
 /// Each file defines exactly the policy that it is named for: its part for process trees, its part for containers, or
 /// both.
-const ALL: [(&str, &str); 13] = [
+const ALL: [(&str, &str); 17] = [
     ("agent-shell", include_str!("builtin/agent-shell.toml")),
     ("codex-broker", include_str!("builtin/codex-broker.toml")),
     ("codex-broker-idle", include_str!("builtin/codex-broker-idle.toml")),
+    ("compose", include_str!("builtin/compose.toml")),
     ("deleted-worktree", include_str!("builtin/deleted-worktree.toml")),
+    ("devcontainer", include_str!("builtin/devcontainer.toml")),
     ("docker-agent-tool", include_str!("builtin/docker-agent-tool.toml")),
+    ("docker-run", include_str!("builtin/docker-run.toml")),
     ("executor-tool", include_str!("builtin/executor-tool.toml")),
     ("headless-browser", include_str!("builtin/headless-browser.toml")),
     ("language-server", include_str!("builtin/language-server.toml")),
@@ -16,6 +19,7 @@ const ALL: [(&str, &str); 13] = [
     ("mcp-debugger-adapter", include_str!("builtin/mcp-debugger-adapter.toml")),
     ("mcp-debugger-jvm", include_str!("builtin/mcp-debugger-jvm.toml")),
     ("mcp-server", include_str!("builtin/mcp-server.toml")),
+    ("testcontainers", include_str!("builtin/testcontainers.toml")),
 ];
 
 const NAMES: [&str; ALL.len()] = {

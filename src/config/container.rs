@@ -51,22 +51,7 @@ impl Frame<'_> {
             return None;
         }
         let table = reader.table(node, "a section")?;
-        for (key, _) in in_order(table) {
-            let hint = match key.get_ref().as_ref() {
-                "ladder" => "a container is asked to end, has its `grace`, and is killed",
-                "private-listeners" | "detached" => "it means something for [process.*] only",
-                "residue" => "`volumes` and `networks` say what goes with a container",
-                "ping" => {
-                    reader.not_yet(key.span(), "ping");
-                    continue;
-                }
-                _ => continue,
-            };
-            let fault = format!("`{}` has no meaning for containers", key.get_ref());
-            reader.fault(key.span(), fault).hint(hint);
-        }
-        let elsewhere = ["ladder", "private-listeners", "detached", "residue", "ping"];
-        reader.unknown_keys(table, &[KEYS.as_slice(), &elsewhere].concat(), &[]);
+        keys(reader, table);
         let captures = table.get("capture").map(|node| captures(reader, node)).unwrap_or_default();
         let names: BTreeSet<String> = captures.keys().cloned().collect();
         let ground = Ground {
@@ -109,6 +94,29 @@ impl Frame<'_> {
             networks: fate(reader, table, "networks"),
             ping: None,
         })
+    }
+}
+
+/// Faults every key that says nothing here; those of a policy for processes with what stands in their place.
+fn keys(reader: &mut Reader<'_>, table: &DeTable<'_>) {
+    for (key, _) in in_order(table) {
+        let name = key.get_ref().as_ref();
+        let hint = match name {
+            "ladder" => "a container is asked to end, has its `grace`, and is killed",
+            "private-listeners" | "detached" => "it means something for [process.*] only",
+            "residue" => "`volumes` and `networks` say what goes with a container",
+            "ping" => {
+                reader.not_yet(key.span(), name);
+                continue;
+            }
+            _ => {
+                if !KEYS.contains(&name) {
+                    reader.unknown(key.span(), "key", name, KEYS.iter().copied());
+                }
+                continue;
+            }
+        };
+        reader.fault(key.span(), format!("`{name}` has no meaning for containers")).hint(hint);
     }
 }
 

@@ -20,6 +20,7 @@ use crate::model::verdict::{LineList, Verdict, Verdicts};
 use super::Notes;
 use super::candidates::Candidates;
 
+mod containers;
 mod leases;
 mod left;
 pub(super) mod pings;
@@ -58,6 +59,8 @@ pub struct Ledger {
     pings: pings::Pings,
     #[serde(default)]
     behind: left::Behind,
+    #[serde(default)]
+    containers: containers::Containers,
 }
 
 /// What is remembered of one tree under one policy.
@@ -159,6 +162,7 @@ impl Ledger {
         let is_here = |id| table.get(id).is_some_and(|row| !row.is_gone());
         self.records.retain(|record| is_here(record.root));
         self.pings.retain(is_here);
+        self.containers.begin(look);
         begun
     }
 
@@ -193,6 +197,7 @@ impl Ledger {
         self.leases.rearm();
         self.pings.rearm();
         self.behind.rearm();
+        self.containers.rearm();
     }
 
     /// Drops every suspicion of one root: an unfinished teardown is judged anew from the first look.
@@ -247,6 +252,7 @@ impl Ledger {
         self.remember_activity(look, candidates, now);
         self.remember_answers(look);
         self.leases.remember(look);
+        self.containers.remember(look, &verdicts.containers, &notes.containers);
         self.pings.remember(look, &judged, |key| notes.manner(key));
     }
 
@@ -383,7 +389,7 @@ impl Record {
 
 /// Returns a number that tells conditions with different settings apart (FNV-1a): all it is for is to notice that the
 /// configuration was changed between two looks.
-pub(super) fn fingerprint(asked: &impl std::fmt::Debug) -> u64 {
+pub(in crate::judge) fn fingerprint(asked: &impl std::fmt::Debug) -> u64 {
     format!("{asked:?}").bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
     })

@@ -43,7 +43,10 @@ use ledger::{LastingKey, Suspicion};
 
 /// What a look leaves for [`Ledger::remember`], beside its verdicts.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Notes(Vec<Note>);
+pub struct Notes {
+    trees: Vec<Note>,
+    containers: containers::ContainerNotes,
+}
 
 /// What one assessment leaves.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,7 +61,7 @@ struct Note {
 
 impl Notes {
     fn get(&self, (root, policy): (ProcessId, &str)) -> Option<&Note> {
-        self.0.iter().find(|note| note.root == root && note.policy == policy)
+        self.trees.iter().find(|note| note.root == root && note.policy == policy)
     }
 
     fn suspicion(&self, key: (ProcessId, &str)) -> Option<Suspicion> {
@@ -87,12 +90,13 @@ pub fn questions(look: &Look, config: &Config, candidates: &Candidates, ledger: 
             Ok(None) => {}
         }
     }
+    open.extend(containers::questions(look, config, ledger));
     open.into_iter().filter(|question| !look.answers.contains_key(question)).collect()
 }
 
-/// Returns the verdicts on every tree that a policy looks at, with notes for the ledger.
+/// Returns the verdicts on every tree and every container that a policy looks at, with notes for the ledger.
 ///
-/// A question that was never answered leaves its tree unknown, and unknown is kept.
+/// A question that was never answered leaves its tree or container unknown, and unknown is kept.
 pub fn judge(look: &Look, config: &Config, candidates: &Candidates, ledger: &Ledger) -> (Verdicts, Notes) {
     let mut verdicts = Verdicts::default();
     let mut notes = Notes::default();
@@ -103,7 +107,7 @@ pub fn judge(look: &Look, config: &Config, candidates: &Candidates, ledger: &Led
             .unwrap_or_else(|open| assess::unanswered(look, config, candidate, &open));
         let Some(assessment) = assessed else { continue };
         let policy = candidate.policy(config);
-        notes.0.push(Note {
+        notes.trees.push(Note {
             root: candidate.root,
             policy: assessment.judgement.policy.clone(),
             suspicion: assessment.suspicion,
@@ -126,6 +130,7 @@ pub fn judge(look: &Look, config: &Config, candidates: &Candidates, ledger: &Led
             verdicts.protected.push((id, why));
         }
     }
+    (verdicts.containers, notes.containers) = containers::judge(look, config, ledger);
     verdicts.leased = leased::leased(&verdicts, look, ledger, &config.confirm);
     (verdicts, notes)
 }

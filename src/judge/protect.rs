@@ -224,7 +224,7 @@ pub fn at_or_below(path: &BStr, directory: &BStr) -> bool {
     path.strip_prefix(directory).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
 }
 
-fn is_current(until: Option<u64>, look: &Look) -> bool {
+pub(super) fn is_current(until: Option<u64>, look: &Look) -> bool {
     until.is_none_or(|until| look.snapshot.began.wall < until)
 }
 

@@ -4,6 +4,7 @@
 //! Stages never name one another; they meet in these types.
 
 pub mod container;
+pub mod docker_command;
 pub mod escape;
 pub mod evidence;
 pub mod facts;

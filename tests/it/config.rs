@@ -7,8 +7,12 @@ use std::path::{Path, PathBuf};
 
 use bstr::{BStr, BString};
 use proptest::prelude::*;
-use reapd::config::policy::{Config, Match, Offer, Policy, ProofNeed, Setting, Talk, TemplatePart};
+use reapd::config::policy::{
+    Config, ContainerCapture, Match, Offer, Policy, ProofNeed, Setting, Sockets, StdinMatch, StdinReader,
+    Talk, TemplatePart,
+};
 use reapd::config::{self, Context, Fault, Source, Whole};
+use reapd::model::container::stop::Fate;
 use reapd::model::rule::{Asks, Clients, Need, Place, RuleSpec, Serves, SettingKind, SettingSpec, Strength};
 use reapd::model::verdict::Mode;
 
@@ -258,6 +262,9 @@ fn the_example_is_the_defaults_key_by_key() {
         "ladder = ",
         "keep = ",
         "arguments = ",
+        "socket = ",
+        "stdin = ",
+        "watchers = ",
     ] {
         assert!(example().lines().any(|line| line.starts_with(key)), "{key}");
     }
@@ -272,6 +279,7 @@ fn the_whole_example_loads_with_its_examples_too() {
     let text = fs::read_to_string(path).unwrap();
     let whole = load(&text).map_err(|faults| drawn(&faults, &text)).unwrap();
     assert!(whole.config.policies.iter().any(|policy| policy.name == "preview-server"));
+    assert!(whole.config.containers.iter().any(|policy| policy.name == "acme-tool"));
     assert_ne!(whole.config.keep, defaults().keep);
     let registries: Vec<&str> =
         whole.config.registries.iter().map(|registry| registry.name.as_str()).collect();
@@ -282,10 +290,17 @@ fn the_whole_example_loads_with_its_examples_too() {
 fn built_in_policies_are_named_for_their_files_and_sorted() {
     assert!(config::builtin_names().is_sorted());
     let whole = config::load_whole(None, &context()).unwrap();
-    let mut names: Vec<&str> =
-        whole.config.policies.iter().chain(&whole.off).map(|policy| policy.name.as_str()).collect();
+    let processes = whole.config.policies.iter().chain(&whole.off).map(|policy| policy.name.as_str());
+    let containers = whole.config.containers.iter().chain(&whole.off_containers);
+    let containers: Vec<&str> = containers.map(|policy| policy.name.as_str()).collect();
+    assert_eq!(containers, ["compose", "devcontainer", "docker-run", "lease", "testcontainers"]);
+    let mut names: Vec<&str> = processes.chain(containers.iter().copied()).collect();
     names.sort_unstable();
-    assert_eq!(names, config::builtin_names());
+    let parts = config::builtin_names()
+        .iter()
+        .flat_map(|name| config::builtin_sections(name).into_iter().map(|_| *name));
+    assert_eq!(names, parts.collect::<Vec<_>>());
+    assert_eq!(config::builtin_sections("lease"), ["process", "container"]);
     let off: Vec<&str> = whole.off.iter().map(|policy| policy.name.as_str()).collect();
     assert_eq!(off, ["codex-broker-idle", "deleted-worktree"]);
     assert_eq!(whole.config.offered, whole.off[..1], "told of, and in no list that anything acts by");
@@ -297,6 +312,14 @@ fn built_in_policies_are_named_for_their_files_and_sorted() {
         .map(|policy| policy.name.as_str())
         .collect();
     assert_eq!(report, ["agent-shell", "headless-browser", "mcp-debugger-jvm"]);
+    let reap: Vec<&str> = whole
+        .config
+        .containers
+        .iter()
+        .filter(|policy| policy.mode == Mode::Reap)
+        .map(|policy| policy.name.as_str())
+        .collect();
+    assert_eq!(reap, ["docker-run", "lease"]);
 }
 
 #[test]
@@ -304,7 +327,8 @@ fn built_in_policies_load_with_the_rules_there_are() {
     let rules: Vec<&RuleSpec> = reapd::judge::rules::ALL.iter().map(|rule| &rule.spec).collect();
     let whole = config::load_whole(None, &Context { rules: &rules, home: None });
     let whole = whole.map_err(|faults| format!("{faults:#?}")).unwrap();
-    assert_eq!(whole.config.policies.len() + whole.off.len(), config::builtin_names().len());
+    let parts = whole.config.policies.len() + whole.off.len() + whole.config.containers.len();
+    assert_eq!(parts, config::builtin_names().iter().map(|name| config::builtin_sections(name).len()).sum());
 }
 
 #[test]
@@ -324,6 +348,63 @@ fn no_built_in_policy_goes_without_proof() {
             assert!(proof && line.by_knowledge.is_none(), "{}", policy.name);
         }
     }
+    for policy in &whole.config.containers {
+        // Without proof only what does nothing but tell.
+        if policy.proof == ProofNeed::Waived {
+            assert_eq!((policy.name.as_str(), policy.mode), ("testcontainers", Mode::Report));
+            continue;
+        }
+        for line in &policy.reap_when {
+            assert!(line.conditions.iter().any(|condition| condition.strength == Proof), "{}", policy.name);
+        }
+    }
+}
+
+#[test]
+fn a_name_has_a_part_for_each_kind_and_each_is_replaced_alone() {
+    let own = "[container.lease]\nmatch = { name = \"x\" }\nreap-when = [{ owner-gone = true }]\n";
+    let whole = load(&format!("[builtin]\nlease = \"report\"\n{own}")).unwrap();
+    let process = whole.config.policies.iter().find(|policy| policy.name == "lease").unwrap();
+    assert_eq!(process.mode, Mode::Report);
+    let container = whole.config.containers.iter().find(|policy| policy.name == "lease").unwrap();
+    assert_eq!((container.mode, container.matches[0].names[0].text.as_str()), (Mode::Reap, "x"));
+    let both = format!(
+        "{own}[process.lease]\nmatch = {{ program = \"x\" }}\nreap-when = [{{ terminal-gone = true }}]\n"
+    );
+    assert!(load(&both).is_ok());
+    let faults = load(&format!("[builtin]\nlease = \"report\"\n{both}")).unwrap_err();
+    assert!(faults[0].message.contains("is replaced"), "{faults:#?}");
+    let set = |text: &str| config::set_builtin_mode(text, "lease", Mode::Off);
+    assert!(set(own).is_ok() && set(&both).is_err());
+    let off = load("[builtin]\nlease = \"off\"\n").unwrap();
+    assert!(off.off_containers.iter().any(|policy| policy.name == "lease"));
+    assert!(!off.config.containers.iter().any(|policy| policy.name == "lease"));
+}
+
+#[test]
+fn a_policy_for_containers_is_read_as_it_is_meant() {
+    let text = fs::read_to_string(folder("valid").join("containers.toml")).unwrap();
+    let whole = load(&text).unwrap();
+    let docker = &whole.config.docker;
+    assert_eq!(docker.stdin, StdinReader::Helper);
+    let sockets = ["/home/ana/.colima/default/docker.sock", "/run/docker.sock"].map(str::to_owned);
+    assert_eq!(docker.sockets, Sockets::These(sockets.to_vec()));
+    assert_eq!(
+        docker.watchers.iter().map(|glob| glob.text.as_str()).collect::<Vec<_>>(),
+        ["portainer", "dockge-*"]
+    );
+    let policy = whole.config.containers.iter().find(|policy| policy.name == "gateway-tool").unwrap();
+    assert_eq!((policy.grace.as_secs(), policy.volumes, policy.networks), (30, Fate::Remove, Fate::Remove));
+    let [tool, named] = policy.matches.as_slice() else { panic!("{:?}", policy.matches) };
+    assert_eq!((tool.images.len(), tool.stdin, named.names.len()), (2, StdinMatch::Attached, 1));
+    assert_eq!(tool.labels["acme.session"], None);
+    assert!(tool.labels["acme.role"].as_ref().unwrap().fits(BStr::new("tool")));
+    assert!(matches!(&policy.captures["work"], ContainerCapture::Bind { bind } if bind == "/workspace"));
+    let run = whole.config.containers.iter().find(|policy| policy.name == "docker-run").unwrap();
+    assert_eq!(
+        (run.mode, run.volumes, run.matches[0].stdin),
+        (Mode::Report, Fate::Keep, StdinMatch::Attached)
+    );
 }
 
 #[test]

@@ -8,8 +8,12 @@
 //! Whatever is not understood is left alone.
 
 use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
+use bstr::{BString, ByteSlice as _};
+
+use crate::model::docker_command::{RunOptions, Stays, run_at};
 use crate::model::lease::{Holder, LeaseId};
 
 /// What goes into the command line.
@@ -34,14 +38,15 @@ pub(super) struct Stamped {
 
 /// Returns the command with the marks behind its word `run`; nothing where it is no such command, or is not understood.
 pub(super) fn stamped(command: &[OsString], stamp: Stamp<'_>) -> Option<Stamped> {
-    let at = word_run(command)?;
-    let options = Options::read(&command[at + 1..])?;
+    let words: Vec<BString> = command.iter().map(|word| word.as_bytes().into()).collect();
+    let at = run_at(&words)?;
+    let options = RunOptions::read(&words[at + 1..])?;
     let mut marks = vec![OsString::from("--label"), format!("dev.reapd.lease={}", stamp.id).into()];
     if let Some(holder) = stamp.holder.and_then(holder_text) {
         marks.extend([OsString::from("--label"), format!("dev.reapd.holder={holder}").into()]);
     }
     let cidfile = match (options.cidfile, options.stays) {
-        (Some(own), _) => Some(own),
+        (Some(own), _) => Some(OsStr::from_bytes(own.as_bytes()).into()),
         (None, Stays::Attached) => {
             marks.extend([OsString::from("--cidfile"), stamp.cidfile.into()]);
             Some(stamp.cidfile.to_owned())
@@ -60,8 +65,8 @@ fn holder_text(holder: &Holder) -> Option<String> {
     Some(format!("{}:{}:{}:{pidns}", holder.pid, start.0, boot.0))
 }
 
-/// Global flags of docker and podman that take a value (`docker --help`, `podman --help`).
-const GLOBAL: [&str; 25] = [
+/// Global flags of docker that take a value (`docker --help`).
+const VALUED: [&str; 10] = [
     "--config",
     "--context",
     "--host",
@@ -72,31 +77,15 @@ const GLOBAL: [&str; 25] = [
     "-c",
     "-H",
     "-l",
-    "--cgroup-manager",
-    "--conmon",
-    "--connection",
-    "--events-backend",
-    "--hooks-dir",
-    "--identity",
-    "--imagestore",
-    "--module",
-    "--network-cmd-path",
-    "--network-config-dir",
-    "--out",
-    "--root",
-    "--runroot",
-    "--runtime",
-    "--url",
 ];
-/// And those that take none.
-const GLOBAL_BARE: [&str; 6] = ["--debug", "-D", "--tls", "--tlsverify", "--remote", "-r"];
 
 /// Returns the variables by which whoever looks for the container finds the engine that the command names; none where it
 /// names none, or is no command of docker's.
 pub(super) fn engine(command: &[OsString]) -> Vec<(&'static str, OsString)> {
     let is_docker =
         command.first().and_then(|word| Path::new(word).file_name()).is_some_and(|name| name == "docker");
-    let Some(end) = word_run(command).filter(|_| is_docker) else { return Vec::new() };
+    let words: Vec<BString> = command.iter().map(|word| word.as_bytes().into()).collect();
+    let Some(end) = run_at(&words).filter(|_| is_docker) else { return Vec::new() };
     let variable = |name: &str| match name {
         "--host" | "-H" => Some("DOCKER_HOST"),
         "--context" | "-c" => Some("DOCKER_CONTEXT"),
@@ -107,7 +96,7 @@ pub(super) fn engine(command: &[OsString]) -> Vec<(&'static str, OsString)> {
     while let Some(word) = words.next().and_then(|word| word.to_str()) {
         match word.split_once('=') {
             Some((name, value)) => found.extend(variable(name).map(|name| (name, value.into()))),
-            None if GLOBAL.contains(&word) => {
+            None if VALUED.contains(&word) => {
                 let Some(value) = words.next() else { break };
                 found.extend(variable(word).map(|name| (name, value.clone())));
             }
@@ -115,152 +104,6 @@ pub(super) fn engine(command: &[OsString]) -> Vec<(&'static str, OsString)> {
         }
     }
     found
-}
-
-/// Returns where the word `run` of an engine's client stands.
-fn word_run(command: &[OsString]) -> Option<usize> {
-    let program = Path::new(command.first()?).file_name()?.to_str()?;
-    if !matches!(program, "docker" | "podman") {
-        return None;
-    }
-    let mut at = 1;
-    loop {
-        let word = command.get(at)?.to_str()?;
-        if !word.starts_with('-') {
-            break;
-        }
-        at += match word.split_once('=') {
-            Some((name, _)) if GLOBAL.contains(&name) || GLOBAL_BARE.contains(&name) => 1,
-            None if GLOBAL_BARE.contains(&word) => 1,
-            None if GLOBAL.contains(&word) => 2,
-            Some(_) | None => return None,
-        };
-    }
-    if command.get(at)? == "container" {
-        at += 1;
-    }
-    (command.get(at)? == "run").then_some(at)
-}
-
-/// Whether the client stays with the container.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stays {
-    Attached,
-    Detached,
-}
-
-/// What the options of `run` say that matters here.
-struct Options {
-    stays: Stays,
-    cidfile: Option<PathBuf>,
-}
-
-/// Options of `docker run` and `podman run` without a value. All others take one.
-const BARE: [&str; 19] = [
-    "--detach",
-    "--disable-content-trust",
-    "--help",
-    "--init",
-    "--interactive",
-    "--no-healthcheck",
-    "--oom-kill-disable",
-    "--privileged",
-    "--publish-all",
-    "--quiet",
-    "--read-only",
-    "--rm",
-    "--sig-proxy",
-    "--tty",
-    "--use-api-socket",
-    "--replace",
-    "--rmi",
-    "--env-host",
-    "--http-proxy",
-];
-/// Options of one letter without a value.
-const BARE_LETTERS: &str = "ditPq";
-/// Options of one letter with one.
-const LETTERS: &str = "acehlmpuvw";
-
-impl Options {
-    /// Reads the options up to the image. Nothing where one of them is not understood.
-    fn read(words: &[OsString]) -> Option<Options> {
-        let mut options = Options { stays: Stays::Attached, cidfile: None };
-        let mut words = words.iter();
-        loop {
-            // An option without an image behind it is a fault that the client tells best.
-            let word = words.next()?;
-            let Some(text) = word.to_str() else {
-                // Whatever is no text begins no option that we know; as an image it ends them.
-                return (!word.as_encoded_bytes().starts_with(b"-")).then_some(options);
-            };
-            if !text.starts_with('-') || text == "-" {
-                return Some(options);
-            }
-            if text == "--" {
-                words.next()?;
-                return Some(options);
-            }
-            if text.starts_with("--") {
-                options.long(text, &mut words)?;
-            } else {
-                options.short(&text[1..], &mut words)?;
-            }
-        }
-    }
-
-    fn long<'a>(&mut self, text: &str, words: &mut impl Iterator<Item = &'a OsString>) -> Option<()> {
-        let (name, value) = match text.split_once('=') {
-            Some((name, value)) => (name, Some(OsStr::new(value))),
-            None => (text, None),
-        };
-        if BARE.contains(&name) {
-            if name == "--detach" {
-                self.detach(value)?;
-            }
-            return Some(());
-        }
-        let value = match value {
-            Some(value) => value,
-            None => words.next()?.as_os_str(),
-        };
-        if name == "--cidfile" {
-            self.cidfile = Some(value.into());
-        }
-        Some(())
-    }
-
-    /// Reads letters that stand together, of which the last may have a value: `-itd`, `-p80:80`, `-p 80:80`.
-    fn short<'a>(&mut self, letters: &str, words: &mut impl Iterator<Item = &'a OsString>) -> Option<()> {
-        for (at, letter) in letters.char_indices() {
-            if BARE_LETTERS.contains(letter) {
-                let rest = &letters[at + 1..];
-                match rest.strip_prefix('=') {
-                    Some(value) if letter == 'd' => return self.detach(Some(OsStr::new(value))),
-                    Some(_) => return Some(()),
-                    None if letter == 'd' => self.detach(None)?,
-                    None => {}
-                }
-            } else if LETTERS.contains(letter) {
-                if letters.len() == at + 1 {
-                    words.next()?;
-                }
-                return Some(());
-            } else {
-                return None;
-            }
-        }
-        Some(())
-    }
-
-    fn detach(&mut self, value: Option<&OsStr>) -> Option<()> {
-        self.stays = match value.map(OsStr::as_encoded_bytes) {
-            None | Some(b"true" | b"1" | b"t" | b"T" | b"TRUE" | b"True") => Stays::Detached,
-            Some(b"false" | b"0" | b"f" | b"F" | b"FALSE" | b"False") => Stays::Attached,
-            Some(_) => return None,
-        };
-        Some(())
-    }
 }
 
 #[cfg(test)]

@@ -34,10 +34,10 @@ use super::rules::stdin_abandoned;
 pub use covering::{Covered, covered};
 pub(super) use recorded::recorded;
 pub use state::{State, state};
-pub(in crate::judge) use state::{began_before, is_whole};
+pub(in crate::judge) use state::{began_before, foreign, is_whole};
 
 use covering::{Covering, Standing, cgroup_of, cookie, grouped, is_grouped, is_same, standing, uid};
-use state::{Life, Named, foreign, is_below, is_living, life};
+use state::{Life, Named, is_below, is_living, life};
 
 /// Returns what must be asked before [`covered`] and [`state()`] can tell: whether those that lead a session of their
 /// own can be reached, and whether numbers that the table does not show are anybody's, where some could be hidden.
@@ -54,7 +54,7 @@ pub fn questions(lease: &Lease, look: &Look) -> Vec<Question> {
 }
 
 /// Returns the numbers of a lease that could be those of hidden processes, as questions of whoever bears `of`.
-fn hidden(lease: &Lease, look: &Look, of: Pid) -> Vec<Question> {
+pub(in crate::judge) fn hidden(lease: &Lease, look: &Look, of: Pid) -> Vec<Question> {
     let table = &look.snapshot.table;
     let Some(of) = table.at(of).map(|row| row.id).filter(|_| !is_whole(look)) else { return Vec::new() };
     let holder = lease.holder.iter().filter(|holder| foreign(look, holder).is_ok()).map(|holder| holder.pid);

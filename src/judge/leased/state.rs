@@ -190,7 +190,7 @@ pub(super) fn life(
 
 /// Says why a record of a holder means somebody elsewhere: of another boot, pid namespace or time namespace. What it
 /// does not record is not looked at here. A host is told by its boot: two hosts never share one.
-pub(super) fn foreign(look: &Look, holder: &Holder) -> Known<()> {
+pub(in crate::judge) fn foreign(look: &Look, holder: &Holder) -> Known<()> {
     let elsewhere = |what: &str| {
         Err(Unknown::new(
             Reason::Foreign,

@@ -1,8 +1,9 @@
-//! Finds trees that somebody is connected to.
+//! Finds trees and containers that somebody is connected to.
 //!
 //! # What it finds
 //!
-//! A live process outside the tree that is connected to a socket of it, or waits there to be accepted.
+//! A live process outside the tree that is connected to a socket of it, or waits there to be accepted. Any connection
+//! that stands in the network of a container.
 //!
 //! # Why it is not enough alone
 //!
@@ -26,6 +27,7 @@ use std::collections::BTreeSet;
 use bstr::{BString, ByteSlice as _};
 
 use crate::judge::case::{Case, Client, port};
+use crate::judge::containers::case::ContainerCase;
 use crate::judge::rule::{Finding, Found, Rule, Settings};
 use crate::model::escape::escape;
 use crate::model::known::{Reason, Unknown};
@@ -49,10 +51,10 @@ pub static RULE: Rule = Rule {
         place: Place::SpareWhen,
         asks: Asks::Passively,
         clients: Clients::Served,
-        serves: Serves::Processes,
+        serves: Serves::Both(&[]),
     },
     weigh: Some(weigh),
-    weigh_container: None,
+    weigh_container: Some(weigh_container),
 };
 
 /// Says of a client that it is connected, for a reason.
@@ -67,6 +69,15 @@ fn weigh(case: &Case<'_>, settings: Settings<'_>) -> Found<Finding> {
     }
     served.all_visible()?;
     Ok(Finding::no("no client is connected"))
+}
+
+fn weigh_container(case: &ContainerCase<'_>, _: Settings<'_>) -> Found<Finding> {
+    Ok(match case.sockets()?.connections.first() {
+        Some(connection) => {
+            Finding::yes(format!("something is connected: {}", escape(connection.as_bytes())))
+        }
+        None => Finding::no("nothing is connected"),
+    })
 }
 
 /// Where a tree serves, as far as the settings let it count, and whom.

@@ -1,4 +1,4 @@
-//! Finds trees whose workspace was deleted.
+//! Finds trees and containers whose workspace was deleted.
 //!
 //! # What it finds
 //!
@@ -7,6 +7,8 @@
 //! root does not stand in counts only when reapd recorded the directory and its parent while both were there, the
 //! parent is still that very one, and nothing is at the path. With `roots` the deleted directory lay strictly below
 //! one of these throw-away places. Always: no living parent outside the tree, no controlling terminal, no client.
+//! A container by a directory of the host that it names (a label, a bind mount): it counts as a captured path that
+//! nobody stands in does.
 //!
 //! # Why it is not enough alone
 //!
@@ -37,7 +39,9 @@ use bstr::{BStr, BString, ByteSlice as _};
 use crate::config::policy::Glob;
 use crate::judge::candidates::is_below;
 use crate::judge::case::{Case, gather, known};
+use crate::judge::containers::case::ContainerCase;
 use crate::judge::rule::{Finding, Found, Holds, Rule, Settings};
+use crate::model::container::Tty;
 use crate::model::escape::escape;
 use crate::model::evidence::Cause;
 use crate::model::facts::{Directory, Fate, FileSystem};
@@ -73,10 +77,10 @@ pub static RULE: Rule = Rule {
         place: Place::ReapWhen,
         asks: Asks::Passively,
         clients: Clients::Served,
-        serves: Serves::Processes,
+        serves: Serves::Both(&["path"]),
     },
     weigh: Some(weigh),
-    weigh_container: None,
+    weigh_container: Some(weigh_container),
 };
 
 fn weigh(case: &Case<'_>, settings: Settings<'_>) -> Found<Finding> {
@@ -158,8 +162,58 @@ fn held_at(case: &Case<'_>, cwd: &Directory, path: &BStr) -> Found<Finding> {
 /// The root does not stand in the captured directory: only what was recorded while it was there can tell.
 fn remembered(case: &Case<'_>, path: &BStr, recorded: Option<(FileId, FileId)>) -> Found<Finding> {
     // Asked even without a record: that something is there is what gets recorded.
-    let parent = match case.path(path)? {
-        PathAnswer::Present { .. } => return Ok(Finding::no(format!("{} is there", escape(path)))),
+    let (directory, mount) = match deleted(path, case.path(path)?, recorded)? {
+        Gone::Present => return Ok(Finding::no(format!("{} is there", escape(path)))),
+        Gone::Deleted { directory, mount } => (directory, mount),
+    };
+    // A member that stands in the very directory knows whether it was only renamed.
+    for facts in gather(case.tree.iter().map(|&id| case.facts(id)))? {
+        let cwd = known(&facts.cwd)?;
+        if cwd.file == directory && *known(&cwd.fate)? == Fate::Linked {
+            return Ok(Finding::no(format!("{} was moved to {}", escape(path), escape(&cwd.path))));
+        }
+    }
+    Ok(Finding::yes("its workspace was deleted").hanging_on(Cause::Mount(mount)))
+}
+
+fn weigh_container(case: &ContainerCase<'_>, settings: Settings<'_>) -> Found<Finding> {
+    let Some(template) = settings.template("path") else {
+        return Ok(Finding::no("no directory was named whose end would be its end"));
+    };
+    let Some(path) = case.fill(template) else {
+        let what = format!("what '{}' is for it", template.text);
+        return Err(Unknown::new(Reason::NotAsked, what).into());
+    };
+    if case.facts.tty == Tty::Yes {
+        return Ok(Finding::no("it has a terminal"));
+    }
+    let path = trimmed(path.as_bstr());
+    let recorded = case.memory.container_directory(&case.facts.run, &case.policy.name, path);
+    let found = match deleted(path, case.path(path)?, recorded)? {
+        Gone::Present => return Ok(Finding::no(format!("{} is there", escape(path)))),
+        Gone::Deleted { mount, .. } => {
+            Finding::yes("the directory that it was made for was deleted").hanging_on(Cause::Mount(mount))
+        }
+    };
+    if let Some(connection) = case.sockets()?.connections.first() {
+        let connection = escape(connection.as_bytes());
+        return Ok(Finding::no(format!("something is connected to it: {connection}")));
+    }
+    Ok(found)
+}
+
+/// What became of a directory that nobody stands in.
+enum Gone {
+    /// It is there, or something else is.
+    Present,
+    /// It was deleted: this one, below this mount.
+    Deleted { directory: FileId, mount: BString },
+}
+
+/// Says what became of a directory, by what was recorded while it was there.
+fn deleted(path: &BStr, now: &PathAnswer, recorded: Option<(FileId, FileId)>) -> Found<Gone> {
+    let parent = match now {
+        PathAnswer::Present { .. } => return Ok(Gone::Present),
         PathAnswer::ParentAbsent { nearest } => {
             let what = format!(
                 "what became of {}, which is gone with all above it up to {}",
@@ -186,14 +240,7 @@ fn remembered(case: &Case<'_>, path: &BStr, recorded: Option<(FileId, FileId)>) 
         // The place itself was a mount point, and some mounters remove it with the mount.
         return Err(untold("another file system was mounted there").into());
     }
-    // A member that stands in the very directory knows whether it was only renamed.
-    for facts in gather(case.tree.iter().map(|&id| case.facts(id)))? {
-        let cwd = known(&facts.cwd)?;
-        if cwd.file == directory && *known(&cwd.fate)? == Fate::Linked {
-            return Ok(Finding::no(format!("{} was moved to {}", escape(path), escape(&cwd.path))));
-        }
-    }
-    Ok(Finding::yes("its workspace was deleted").hanging_on(Cause::Mount(parent.mount.clone())))
+    Ok(Gone::Deleted { directory, mount: parent.mount.clone() })
 }
 
 fn trimmed(path: &BStr) -> &BStr {

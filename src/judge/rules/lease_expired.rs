@@ -1,10 +1,10 @@
-//! Finds helpers whose lease is over, or whom a registry does not list any more.
+//! Finds helpers and containers whose lease is over, or whom a registry does not list any more.
 //!
 //! # What it finds
 //!
 //! A helper that a lease covers, where every such lease was released, ran out without being renewed, or lost its
 //! holder. With `in` and `key`: a helper that a registry of somebody else's says is over, does not list any more, or
-//! lists with a holder that is dead.
+//! lists with a holder that is dead. A container that `reapd run` had made, where the lease in its labels is over.
 //!
 //! # Why it is not enough alone
 //!
@@ -17,7 +17,9 @@
 //! for long: perhaps an errand, a hook's shell. A holder that only runs another program now. A clock that was set, a
 //! suspend or an overslept look: the time of every lease begins anew. A lease file that cannot be read, is malformed,
 //! a link or somebody else's. A helper with two leases, of which one holds. A registry that cannot be read to its end,
-//! whose directory is missing, that lists nobody at all, or whose server is not the one that was recorded.
+//! whose directory is missing, that lists nobody at all, or whose server is not the one that was recorded. A container
+//! whose image gives that label to everybody (S5), that was started with `-d` to outlive its command, or whose lease has
+//! no file any more.
 //!
 //! # Settings
 //!
@@ -28,8 +30,9 @@
 use bstr::ByteSlice as _;
 
 use crate::judge::case::Case;
+use crate::judge::containers::case::ContainerCase;
 use crate::judge::rule::{Finding, Found, Rule, Settings};
-use crate::judge::{leased, registered};
+use crate::judge::{containers, leased, registered};
 use crate::model::known::{Reason, Unknown};
 use crate::model::rule::{Asks, Clients, Need, Place, RuleSpec, Serves, SettingKind, SettingSpec, Strength};
 
@@ -58,11 +61,15 @@ pub static RULE: Rule = Rule {
         place: Place::ReapWhen,
         asks: Asks::Passively,
         clients: Clients::Served,
-        serves: Serves::Processes,
+        serves: Serves::Both(&[]),
     },
     weigh: Some(weigh),
-    weigh_container: None,
+    weigh_container: Some(weigh_container),
 };
+
+fn weigh_container(case: &ContainerCase<'_>, _: Settings<'_>) -> Found<Finding> {
+    containers::leased::expired(case)
+}
 
 fn weigh(case: &Case<'_>, settings: Settings<'_>) -> Found<Finding> {
     let (Some(name), Some(key)) = (settings.text("in"), settings.template("key")) else {

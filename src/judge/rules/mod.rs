@@ -6,6 +6,7 @@ use super::rule::{Finding, Rule};
 
 pub mod backend_gone;
 pub mod channel_abandoned;
+pub mod client_gone;
 pub mod clients;
 pub mod companion_gone;
 pub mod cwd_gone;
@@ -15,12 +16,14 @@ pub mod no_children;
 pub mod no_clients;
 pub mod older_than;
 pub mod owner_gone;
+pub mod reaper_gone;
 pub mod reparented;
 pub mod socket_unreachable;
 pub mod socket_unresponsive;
 pub mod stdin_abandoned;
 pub mod stdin_ended;
 pub mod terminal_gone;
+pub mod unhealthy;
 pub mod unnamed;
 
 #[cfg(test)]
@@ -37,12 +40,15 @@ pub static ALL: &[&Rule] = &[
     &backend_gone::RULE,
     &companion_gone::RULE,
     &terminal_gone::RULE,
+    &client_gone::RULE,
     &stdin_ended::RULE,
     &no_clients::RULE,
     &unnamed::RULE,
     &socket_unresponsive::RULE,
     &no_children::RULE,
     &idle::RULE,
+    &unhealthy::RULE,
+    &reaper_gone::RULE,
     &reparented::RULE,
     &older_than::RULE,
     &clients::RULE,

@@ -2,7 +2,8 @@
 //!
 //! # What it finds
 //!
-//! A tree that listens, where no live process outside it is connected or waits to be accepted.
+//! A tree that listens, where no live process outside it is connected or waits to be accepted. A container that
+//! listens in its network, where no connection stands.
 //!
 //! # Why it is not enough alone
 //!
@@ -24,7 +25,9 @@
 //! `for`: how long it must have been so at every look, e.g. "30m"; optional, and left out one look is enough.
 
 use crate::judge::case::Case;
+use crate::judge::containers::case::ContainerCase;
 use crate::judge::rule::{Finding, Found, Rule, Settings};
+use crate::model::known::{Reason, Unknown};
 use crate::model::rule::{Asks, Clients, Need, Place, RuleSpec, Serves, SettingKind, SettingSpec, Strength};
 
 use super::clients::{connected, served};
@@ -54,10 +57,10 @@ pub static RULE: Rule = Rule {
         place: Place::ReapWhen,
         asks: Asks::Passively,
         clients: Clients::Served,
-        serves: Serves::Processes,
+        serves: Serves::Both(&["for"]),
     },
     weigh: Some(weigh),
-    weigh_container: None,
+    weigh_container: Some(weigh_container),
 };
 
 fn weigh(case: &Case<'_>, settings: Settings<'_>) -> Found<Finding> {
@@ -70,6 +73,22 @@ fn weigh(case: &Case<'_>, settings: Settings<'_>) -> Found<Finding> {
     }
     served.all_visible()?;
     Ok(super::lasting(Finding::yes("no client is connected"), settings.duration("for")))
+}
+
+fn weigh_container(case: &ContainerCase<'_>, settings: Settings<'_>) -> Found<Finding> {
+    let sockets = case.sockets()?;
+    if let Some(connection) = sockets.connections.first() {
+        let connection = crate::model::escape::escape(connection.as_bytes());
+        return Ok(Finding::no(format!("something is connected: {connection}")));
+    }
+    if sockets.listeners.is_empty() {
+        return Ok(Finding::no("it listens nowhere, so that nobody is connected says nothing"));
+    }
+    if let Some(listener) = sockets.listeners.iter().find(|listener| listener.starts_with("udp")) {
+        let what = format!("who sends to {}", crate::model::escape::escape(listener.as_bytes()));
+        return Err(Unknown::new(Reason::Unsupported, what).into());
+    }
+    Ok(super::lasting(Finding::yes("nothing is connected"), settings.duration("for")))
 }
 
 #[cfg(test)]

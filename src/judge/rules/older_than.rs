@@ -1,8 +1,9 @@
-//! Finds trees that have run for long.
+//! Finds trees and containers that have run for long.
 //!
 //! # What it finds
 //!
-//! A root that began at least so long ago, by the boot clock, which counts suspends and is never set.
+//! A root, or a container's first process, that began at least so long ago, by the boot clock, which counts suspends
+//! and is never set.
 //!
 //! # Why it is not enough alone
 //!
@@ -18,11 +19,14 @@
 //!
 //! `age`: the least age, e.g. `{ older-than = "2h" }`, beside a proof; required, no default.
 
+use std::time::Duration;
+
 use crate::judge::case::Case;
+use crate::judge::containers::case::ContainerCase;
 use crate::judge::rule::{Finding, Found, Rule, Settings};
 use crate::model::rule::{Asks, Clients, Need, Place, RuleSpec, Serves, SettingKind, SettingSpec, Strength};
 
-/// Finds trees that have run for long.
+/// Finds trees and containers that have run for long.
 pub static RULE: Rule = Rule {
     spec: RuleSpec {
         name: "older-than",
@@ -39,10 +43,10 @@ pub static RULE: Rule = Rule {
         place: Place::ReapWhen,
         asks: Asks::Passively,
         clients: Clients::Served,
-        serves: Serves::Processes,
+        serves: Serves::Both(&["age"]),
     },
     weigh: Some(weigh),
-    weigh_container: None,
+    weigh_container: Some(weigh_container),
 };
 
 #[expect(clippy::unnecessary_wraps, reason = "all rules have one signature")]
@@ -50,12 +54,22 @@ fn weigh(case: &Case<'_>, settings: Settings<'_>) -> Found<Finding> {
     let Some(least) = settings.duration("age") else {
         return Ok(Finding::no("no age was given"));
     };
-    let age = case.look.snapshot.began.boot.since(case.root.began);
-    Ok(if age >= least {
+    Ok(compared(case.look.snapshot.began.boot.since(case.root.began), least))
+}
+
+fn weigh_container(case: &ContainerCase<'_>, settings: Settings<'_>) -> Found<Finding> {
+    let Some(least) = settings.duration("age") else {
+        return Ok(Finding::no("no age was given"));
+    };
+    Ok(compared(case.look.snapshot.began.boot.since(case.began()?), least))
+}
+
+fn compared(age: Duration, least: Duration) -> Finding {
+    if age >= least {
         Finding::yes(format!("it has run for {}", super::span(age)))
     } else {
         Finding::no(format!("it has run for {} only", super::span(age)))
-    })
+    }
 }
 
 #[cfg(test)]
@@ -64,7 +78,6 @@ mod tests {
     use crate::config::policy::Setting;
     use crate::judge::rules::support::{ROOT, Says, Scene};
     use crate::model::moment::Moment;
-    use std::time::Duration;
 
     #[test]
     fn age_is_from_the_boot_clock_b21_b22() {

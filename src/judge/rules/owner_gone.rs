@@ -1,4 +1,4 @@
-//! Finds helpers whose owner has died.
+//! Finds helpers and containers whose owner has died.
 //!
 //! # What it finds
 //!
@@ -6,6 +6,8 @@
 //! another process under the number. It counts when reapd saw that very process alive above the helper, or together
 //! with the whole of `stdin-abandoned`. With `spawner = "dies-with"`: a helper whose first living parent, as reapd saw
 //! it, is dead (M8). Always: the helper was left behind, so its parent now is not one that may have started it.
+//! A container that `reapd run` had made, where the holder in its labels is gone, and the client that bears its lease as
+//! well.
 //!
 //! # Why it is not enough alone
 //!
@@ -20,6 +22,9 @@
 //! A number that only a thread bears is no owner; one that another process took over does not hide the death. A helper
 //! whose parent bears the number, or whose living parent may have started it (B04, B58). A parent outside our pid
 //! namespace: unknown (B25). Identity is the raw start stamp, which no clock step moves (B21, B22).
+//! A container whose lease has its file, which says whether it holds; one whose image gives the label to everybody
+//! (S5); a holder of another boot or pid namespace; another process under its number that may have been there before
+//! the container.
 //!
 //! # Settings
 //!
@@ -30,6 +35,8 @@
 use bstr::ByteSlice as _;
 
 use crate::judge::case::{Case, known};
+use crate::judge::containers;
+use crate::judge::containers::case::ContainerCase;
 use crate::judge::rule::{Finding, Found, Holds, Rule, Settings};
 use crate::model::id::{Pid, ProcessId};
 use crate::model::known::{Reason, Unknown};
@@ -64,11 +71,15 @@ pub static RULE: Rule = Rule {
         place: Place::ReapWhen,
         asks: Asks::Passively,
         clients: Clients::Served,
-        serves: Serves::Processes,
+        serves: Serves::Both(&[]),
     },
     weigh: Some(weigh),
-    weigh_container: None,
+    weigh_container: Some(weigh_container),
 };
+
+fn weigh_container(case: &ContainerCase<'_>, _: Settings<'_>) -> Found<Finding> {
+    containers::leased::holder_gone(case)
+}
 
 fn weigh(case: &Case<'_>, settings: Settings<'_>) -> Found<Finding> {
     let owner = match settings.template("pid") {

@@ -1,0 +1,410 @@
+//! Which live client of an engine could be a container's own.
+//!
+//! Nothing in the API and nothing in the kernel says which connection is attached to which container, so every live
+//! client is asked what it could own. It is cleared of a container in two ways only: by its words, its file of the
+//! container's id and its start; or because it is needed elsewhere. A container whose input is open has a live client;
+//! where a client in question is used up in every way to give each such container one of its own, it has none to spare.
+//! That it was started right before a container proves nothing: a slow pull makes a later one its own.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use bstr::{BStr, BString, ByteSlice as _};
+
+use crate::config::program_name;
+use crate::judge::rule::{Blank, Found};
+use crate::model::container::{
+    Attached, AutoRemoval, ContainerFacts, ContainerRef, EngineClient, Listed, Tty,
+};
+use crate::model::docker_command::{DockerCommand, RunOptions, Stays, Switch};
+use crate::model::id::ProcessId;
+use crate::model::moment::Moment;
+use crate::model::question::{ChannelKind, EngineAnswer, EngineQuestion, FarEnd, Question};
+
+use super::case::ContainerCase;
+use super::{LEASE, is_attached};
+
+/// Raw start stamps are ticks of 10 ms, so two starts are told apart only beyond two of them.
+const TICKS: Duration = Duration::from_millis(20);
+
+/// `docker run` starts what it made at once; even a slow start of a busy engine takes no minute. What began later was
+/// made by `create` and started by somebody else.
+const AT_ONCE: Duration = Duration::from_mins(1);
+
+/// What a live client is to a container.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::judge) enum Relation {
+    /// It names it, or made it for sure.
+    Own(String),
+    /// It is a `docker run` that may have made it.
+    MayHaveMade,
+    /// It is something else that may be attached to it; why nobody can tell, for a person.
+    May(String),
+    /// It cannot be its client.
+    Not,
+}
+
+/// Whether a container's input is known to have ended for good.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::judge) enum Input {
+    /// It ended.
+    Ended,
+    /// It could not be read.
+    Unread,
+}
+
+/// One container as clients are compared with it.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::judge) struct Subject<'a> {
+    pub(in crate::judge) listed: &'a Listed,
+    pub(in crate::judge) facts: &'a ContainerFacts,
+    pub(in crate::judge) began: Moment,
+}
+
+/// Returns what a client is to a container.
+pub(in crate::judge) fn relation(
+    case: &ContainerCase<'_>,
+    client: &EngineClient,
+    to: Subject<'_>,
+    input: Input,
+) -> Relation {
+    if is_nobodys(case, client) {
+        return Relation::Not;
+    }
+    if let Some(Ok(id)) = &client.cidfile
+        && *id == to.listed.id
+    {
+        return Relation::Own("it wrote the container's id into its --cidfile".to_owned());
+    }
+    let argv = match &client.argv {
+        Ok(argv) => argv,
+        Err(unknown) => return Relation::May(unknown.to_string()),
+    };
+    if let Some(why) = names(argv, to.listed) {
+        return Relation::Own(why);
+    }
+    match DockerCommand::of(argv) {
+        DockerCommand::Run(options) => may_have_made(case, client, &options, to),
+        DockerCommand::Attached(words) => attached(case, client, &words, to.listed),
+        DockerCommand::About(_) | DockerCommand::Elsewhere => Relation::Not,
+        DockerCommand::Compose => match to.listed.labels.get("com.docker.compose.project") {
+            Some(_) => Relation::May("it may be that of its compose project".to_owned()),
+            None => Relation::Not,
+        },
+        // Who came after the container did not make it, and nobody can give it any more input.
+        DockerCommand::Anything if input == Input::Ended && is_younger(client, to) => Relation::Not,
+        DockerCommand::Anything => Relation::May("what it does at the engine cannot be told".to_owned()),
+    }
+}
+
+/// Says whether a client is reapd itself, or a program that the configuration says runs containers for nobody.
+pub(in crate::judge) fn is_nobodys(case: &ContainerCase<'_>, client: &EngineClient) -> bool {
+    if client.id.pid == case.look.snapshot.own.pid {
+        return true;
+    }
+    let Ok(argv) = &client.argv else { return false };
+    let Some(first) = argv.first() else { return false };
+    let name = program_name(first.as_bstr());
+    name == "reapd" || case.config.docker.watchers.iter().any(|glob| glob.fits(name))
+}
+
+/// Says whether a client began after the container did.
+fn is_younger(client: &EngineClient, to: Subject<'_>) -> bool {
+    client.began > to.began.plus(TICKS)
+}
+
+/// Returns why an argument vector names a container: its name, or the beginning of its id, as a word or in one. Verbs
+/// that take containers name one by any beginning.
+pub(in crate::judge) fn names(argv: &[BString], listed: &Listed) -> Option<String> {
+    let id = listed.id.as_str().as_bytes();
+    let short = listed.id.short().as_bytes();
+    for word in argv.iter().skip(1) {
+        if listed.names.iter().any(|name| word == name || is_value(word, name)) {
+            return Some(format!("it names '{word}'"));
+        }
+        if word.find(short).is_some() {
+            return Some(format!("it names {}", listed.id));
+        }
+    }
+    let (DockerCommand::About(words) | DockerCommand::Attached(words)) = DockerCommand::of(argv) else {
+        return None;
+    };
+    let is_it = |word: &&BString| {
+        let word = word.split_once_str(":").map_or(word.as_slice(), |(container, _)| container);
+        let named = || listed.names.iter().any(|name| word == name.as_bytes());
+        !word.is_empty() && (id.starts_with(word) || named())
+    };
+    words.iter().find(is_it).map(|word| format!("it names '{word}'"))
+}
+
+/// Says whether a word is an option with this very value: `--name=web`.
+fn is_value(word: &BString, name: &str) -> bool {
+    word.starts_with(b"-") && word.split_once_str("=").is_some_and(|(_, value)| value == name.as_bytes())
+}
+
+/// What `attach`, or `start` that stays, is to a container that it does not name.
+fn attached(case: &ContainerCase<'_>, client: &EngineClient, words: &[BString], to: &Listed) -> Relation {
+    let is_named = |word: &BString| {
+        let others = case.engine.containers.as_deref().unwrap_or_default();
+        others.iter().filter(|other| other.id != to.id).any(|other| {
+            // A name that passed on since it was said means another container now.
+            other.id.as_str().as_bytes().starts_with(word) && word.len() >= 12
+                || other.names.iter().any(|name| word == name) && was_there(case, other, client)
+        })
+    };
+    if words.iter().any(is_named) {
+        Relation::Not
+    } else {
+        Relation::May("the container that it names is not there under that name".to_owned())
+    }
+}
+
+/// Says whether a container was made before a client began, by the engine's clock and ours, which are one here.
+fn was_there(case: &ContainerCase<'_>, listed: &Listed, client: &EngineClient) -> bool {
+    created(case, listed.created).is_some_and(|created| created <= client.began)
+}
+
+/// Returns when something was made, on the boot clock. The engine writes whole seconds, so the second's end counts.
+pub(in crate::judge) fn created(case: &ContainerCase<'_>, seconds: i64) -> Option<Moment> {
+    let now = case.look.snapshot.began;
+    let age = i128::from(now.wall) - (i128::from(seconds) + 1) * 1_000;
+    let boot = i128::from(now.boot.0) - age * 1_000_000;
+    Some(Moment(u64::try_from(boot).ok()?))
+}
+
+fn may_have_made(
+    case: &ContainerCase<'_>,
+    client: &EngineClient,
+    options: &RunOptions,
+    to: Subject<'_>,
+) -> Relation {
+    let Subject { listed, facts, .. } = to;
+    if options.stays == Stays::Detached || is_younger(client, to) {
+        return Relation::Not;
+    }
+    match (&options.cidfile, &client.cidfile) {
+        // Its own id is another one: it was compared above.
+        (Some(_), Some(Ok(_))) => return Relation::Not,
+        (Some(_) | None, Some(Err(_)) | None) | (None, Some(Ok(_))) => {}
+    }
+    // What was not understood may have changed what follows.
+    if options.unclear.is_some() {
+        return Relation::MayHaveMade;
+    }
+    let is_set = |switch: Switch, set: bool| (switch == Switch::On) == set;
+    let differs = !is_set(options.interactive, facts.stdin.attached == Attached::Yes)
+        || !is_set(options.tty, facts.tty == Tty::Yes)
+        || !is_set(options.remove, facts.removal == AutoRemoval::Yes)
+        || !may_be_image(options.image.as_bstr(), &facts.image, &facts.image_id)
+        || !options.arguments.is_empty() && options.arguments != facts.command
+        || options.labels.iter().any(|(key, value)| !has_label(facts, key.as_bstr(), value.as_bstr()));
+    if differs || is_named_elsewhere(case, options, listed) {
+        return Relation::Not;
+    }
+    Relation::MayHaveMade
+}
+
+fn has_label(facts: &ContainerFacts, key: &BStr, value: &BStr) -> bool {
+    let Ok(key) = key.to_str() else { return true };
+    facts.labels.get(key).is_some_and(|seen| value.to_str().map_or(true, |value| seen == value))
+}
+
+/// Says whether another live container bears the name that a client gave to its own. Where none does, it may have been
+/// renamed.
+fn is_named_elsewhere(case: &ContainerCase<'_>, options: &RunOptions, listed: &Listed) -> bool {
+    let Some(given) = &options.name else { return false };
+    let others = case.engine.containers.as_deref().unwrap_or_default();
+    others.iter().any(|other| other.id != listed.id && other.names.iter().any(|name| given == name))
+}
+
+/// Says whether an image as it was written on a command line may be a container's: the same text, the same repository
+/// under another tag, or the beginning of its id.
+fn may_be_image(written: &BStr, image: &str, id: &str) -> bool {
+    if written == image.as_bytes() {
+        return true;
+    }
+    let bare = written.strip_prefix(b"sha256:").unwrap_or(written);
+    let id = id.strip_prefix("sha256:").unwrap_or(id).as_bytes();
+    let is_hex = !bare.is_empty() && bare.iter().all(u8::is_ascii_hexdigit);
+    if is_hex && id.starts_with(bare) {
+        return true;
+    }
+    let seen = BStr::new(image);
+    // What the engine shows as an id may have had any name.
+    seen.starts_with(b"sha256:") || repository(written) == repository(seen)
+}
+
+/// Returns an image's repository: without its tag and digest, and without what is added to short names.
+fn repository(image: &BStr) -> &BStr {
+    let image = image.split_once_str("@").map_or(image.as_bytes(), |(name, _)| name).as_bstr();
+    let last = image.rfind_byte(b'/').map_or(0, |at| at + 1);
+    let end = image[last..].find_byte(b':').map_or(image.len(), |at| last + at);
+    let mut name = image[..end].as_bstr();
+    for prefix in ["docker.io/", "index.docker.io/", "library/"] {
+        name = name.strip_prefix(prefix.as_bytes()).map_or(name, BStr::new);
+    }
+    name
+}
+
+/// Says whether a container was surely made by a `docker run` that stayed with it. `docker create -i` leaves the same
+/// marks, and what it made may be started without anybody attached: it has no `--rm` as a rule, and starts later.
+pub(in crate::judge) fn is_made_by_run(case: &ContainerCase<'_>, to: Subject<'_>) -> bool {
+    is_attached(to.facts)
+        && to.facts.removal == AutoRemoval::Yes
+        && created(case, to.listed.created).is_some_and(|created| to.began <= created.plus(AT_ONCE))
+}
+
+/// Says whether all of these `docker run`s are needed by other containers: each has its own, and none is left for this
+/// one. Containers that are not known, or whose input cannot be read, need nobody.
+///
+/// Nothing of this rests on what was remembered: each container that counts is asked for at this look.
+pub(in crate::judge) fn are_needed_elsewhere(
+    case: &ContainerCase<'_>,
+    clients: &[EngineClient],
+    makers: &BTreeSet<ProcessId>,
+) -> Found<bool> {
+    let runs: Vec<&EngineClient> = clients.iter().filter(|client| is_run(client)).collect();
+    let mut needing: Vec<BTreeSet<ProcessId>> = Vec::new();
+    let mut asked: Vec<Question> = Vec::new();
+    for other in case.engine.containers.as_deref().unwrap_or_default() {
+        if other.id == case.listed.id {
+            continue;
+        }
+        match needed(case, clients, &runs, other) {
+            Ok(Some(makers)) => needing.push(makers),
+            Ok(None) | Err(Blank::Unknown(_)) => {}
+            Err(Blank::Ask(questions)) => asked.extend(questions),
+        }
+    }
+    if !asked.is_empty() {
+        return Err(Blank::Ask(asked));
+    }
+    let all: BTreeSet<ProcessId> = runs.iter().map(|client| client.id).collect();
+    if needing.is_empty() || !saturates(&needing, &all) {
+        return Ok(false);
+    }
+    Ok(makers.iter().all(|maker| {
+        let mut without = all.clone();
+        without.remove(maker);
+        !saturates(&needing, &without)
+    }))
+}
+
+fn is_run(client: &EngineClient) -> bool {
+    client.argv.as_ref().is_ok_and(|argv| matches!(DockerCommand::of(argv), DockerCommand::Run(_)))
+}
+
+/// Returns which `docker run`s may be the one that another container needs; nothing where it need not have one.
+fn needed(
+    case: &ContainerCase<'_>,
+    clients: &[EngineClient],
+    runs: &[&EngineClient],
+    other: &Listed,
+) -> Found<Option<BTreeSet<ProcessId>>> {
+    let at = ContainerRef { engine: case.engine.id.clone(), id: other.id.clone() };
+    // What the list shows, and what was fixed when it was made, tell of most that nobody here needs to ask for them.
+    let is_remembered_otherwise = || {
+        let known = case.memory.container(&at, other, case.look, &case.config.scope);
+        known.is_some_and(|(facts, _)| !is_attached(&facts))
+    };
+    if !runs.iter().any(|run| may_be_listed(run, other)) || is_remembered_otherwise() {
+        return Ok(None);
+    }
+    let question = EngineQuestion::Container(at);
+    let EngineAnswer::Container(facts) = case.engine_says(question)? else { return Ok(None) };
+    if facts.run.at.id != other.id {
+        return Ok(None);
+    }
+    let to = Subject { listed: other, facts, began: facts.began.clone()? };
+    if !is_made_by_run(case, to) {
+        return Ok(None);
+    }
+    let EngineAnswer::Stdin(channel) = case.engine_says(EngineQuestion::Stdin(facts.run.clone()))? else {
+        return Ok(None);
+    };
+    let is_open = matches!(channel.kind, ChannelKind::Pipe { .. } | ChannelKind::Stream { .. })
+        && channel.far == Ok(FarEnd::Held)
+        // An engine that cannot write any more does not notice that the client is gone.
+        && channel.unread == Ok(0);
+    if !is_open {
+        return Ok(None);
+    }
+    let mut makers = BTreeSet::new();
+    for client in clients {
+        match relation(case, client, to, Input::Unread) {
+            Relation::Not => {}
+            Relation::Own(_) | Relation::MayHaveMade if is_run(client) => {
+                makers.insert(client.id);
+            }
+            // Whatever else may be attached to it may be what keeps its input open.
+            Relation::Own(_) | Relation::MayHaveMade | Relation::May(_) => return Ok(None),
+        }
+    }
+    // One that nobody could have made is kept open by something else: an engine that was killed and came back.
+    Ok((!makers.is_empty()).then_some(makers))
+}
+
+/// Says whether a `docker run` may have made a container, by what the list alone shows.
+fn may_be_listed(client: &EngineClient, listed: &Listed) -> bool {
+    let Ok(argv) = &client.argv else { return true };
+    let DockerCommand::Run(options) = DockerCommand::of(argv) else { return true };
+    if let Some(Ok(id)) = &client.cidfile
+        && options.cidfile.is_some()
+    {
+        return *id == listed.id;
+    }
+    may_be_image(options.image.as_bstr(), &listed.image, &listed.image_id)
+        && options.labels.iter().all(|(key, value)| {
+            let seen = key.to_str().ok().and_then(|key| listed.labels.get(key));
+            seen.is_some_and(|seen| value.to_str().map_or(true, |value| seen == value))
+        })
+}
+
+/// Says whether each of these can have one of the clients to itself (augmenting paths).
+fn saturates(needing: &[BTreeSet<ProcessId>], clients: &BTreeSet<ProcessId>) -> bool {
+    let mut taken: BTreeMap<ProcessId, usize> = BTreeMap::new();
+    (0..needing.len()).all(|who| {
+        let mut seen = BTreeSet::new();
+        augment(who, needing, clients, &mut taken, &mut seen)
+    })
+}
+
+fn augment(
+    who: usize,
+    needing: &[BTreeSet<ProcessId>],
+    clients: &BTreeSet<ProcessId>,
+    taken: &mut BTreeMap<ProcessId, usize>,
+    seen: &mut BTreeSet<ProcessId>,
+) -> bool {
+    for &client in needing[who].intersection(clients) {
+        if !seen.insert(client) {
+            continue;
+        }
+        let is_free = match taken.get(&client).copied() {
+            None => true,
+            Some(other) => augment(other, needing, clients, taken, seen),
+        };
+        if is_free {
+            taken.insert(client, who);
+            return true;
+        }
+    }
+    false
+}
+
+/// Returns the process that a client is, for a person: its number and what it was started as.
+pub(in crate::judge) fn shown(client: &EngineClient) -> String {
+    let name = client.argv.as_ref().ok().and_then(|argv| argv.first());
+    match name {
+        Some(first) => format!("{} ({})", client.id, program_name(first.as_bstr())),
+        None => client.id.to_string(),
+    }
+}
+
+/// Says whether a client is the one that `reapd run` started for a container: it bears the lease that stands in the
+/// container's labels.
+pub(in crate::judge) fn is_of_lease(client: &EngineClient, listed: &Listed) -> bool {
+    let Some(lease) = listed.labels.get(LEASE) else { return false };
+    let mark = format!("{LEASE}={lease}");
+    client.argv.as_ref().is_ok_and(|argv| argv.iter().any(|word| word == mark.as_str()))
+}
