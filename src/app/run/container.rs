@@ -8,12 +8,12 @@
 //! Whatever is not understood is left alone.
 
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
 use bstr::{BString, ByteSlice as _};
 
-use crate::model::docker_command::{RunOptions, Stays, run_at};
+use crate::model::docker_command::{RunOptions, Stays, engine_named, run_at};
 use crate::model::lease::{Holder, LeaseId};
 
 /// What goes into the command line.
@@ -38,7 +38,7 @@ pub(super) struct Stamped {
 
 /// Returns the command with the marks behind its word `run`; nothing where it is no such command, or is not understood.
 pub(super) fn stamped(command: &[OsString], stamp: Stamp<'_>) -> Option<Stamped> {
-    let words: Vec<BString> = command.iter().map(|word| word.as_bytes().into()).collect();
+    let words = bytes(command);
     let at = run_at(&words)?;
     let options = RunOptions::read(&words[at + 1..])?;
     let mut marks = vec![OsString::from("--label"), format!("dev.reapd.lease={}", stamp.id).into()];
@@ -60,55 +60,26 @@ pub(super) fn stamped(command: &[OsString], stamp: Stamp<'_>) -> Option<Stamped>
     Some(Stamped { command: all, cidfile })
 }
 
+fn bytes(command: &[OsString]) -> Vec<BString> {
+    command.iter().map(|word| word.as_bytes().into()).collect()
+}
+
 fn holder_text(holder: &Holder) -> Option<String> {
     let (start, boot, pidns) = (holder.start?, holder.boot.as_ref()?, holder.pidns?);
     Some(format!("{}:{}:{}:{pidns}", holder.pid, start.0, boot.0))
 }
 
-/// Global flags of docker that take a value (`docker --help`).
-const VALUED: [&str; 10] = [
-    "--config",
-    "--context",
-    "--host",
-    "--log-level",
-    "--tlscacert",
-    "--tlscert",
-    "--tlskey",
-    "-c",
-    "-H",
-    "-l",
-];
-
 /// Returns the variables by which whoever looks for the container finds the engine that the command names; none where it
 /// names none, or is no command of docker's.
 pub(super) fn engine(command: &[OsString]) -> Vec<(&'static str, OsString)> {
-    let is_docker =
-        command.first().and_then(|word| Path::new(word).file_name()).is_some_and(|name| name == "docker");
-    let words: Vec<BString> = command.iter().map(|word| word.as_bytes().into()).collect();
-    let Some(end) = run_at(&words).filter(|_| is_docker) else { return Vec::new() };
-    let variable = |name: &str| match name {
-        "--host" | "-H" => Some("DOCKER_HOST"),
-        "--context" | "-c" => Some("DOCKER_CONTEXT"),
-        _ => None,
-    };
-    let mut found = Vec::new();
-    let mut words = command[1..end].iter();
-    while let Some(word) = words.next().and_then(|word| word.to_str()) {
-        match word.split_once('=') {
-            Some((name, value)) => found.extend(variable(name).map(|name| (name, value.into()))),
-            None if VALUED.contains(&word) => {
-                let Some(value) = words.next() else { break };
-                found.extend(variable(word).map(|name| (name, value.clone())));
-            }
-            None => {}
-        }
-    }
-    found
+    let named = engine_named(&bytes(command));
+    named.into_iter().map(|(name, value)| (name, OsString::from_vec(value.into()))).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::id::{BootId, Pid, Start};
 
     #[test]
     fn the_engine_that_a_command_names_is_the_one_that_is_looked_at() {
@@ -126,7 +97,6 @@ mod tests {
             assert_eq!(of(line), [], "{line}");
         }
     }
-    use crate::model::id::{BootId, Pid, Start};
 
     fn holder() -> Holder {
         Holder {
