@@ -21,7 +21,7 @@ use crate::model::known::Known;
 use crate::model::question::{Answer, Pinged, Question};
 use crate::model::residue;
 
-use super::engines::{Found, Given, Seek};
+use super::engines::{Accepted, Found, Given, Seek, Within};
 use super::leases;
 use super::mcp::{Configured, Place};
 use super::naming::{Carried, Naming};
@@ -58,6 +58,8 @@ pub(super) enum Request {
     Engines(Seek),
     /// What a client of an engine was started with.
     Client(ProcessId),
+    /// Who is connected to an engine from another network namespace.
+    Within(Within),
     /// Requests to servers, all at once. Never asked twice.
     Pings(Vec<Pinging>),
     /// What trees left behind.
@@ -83,6 +85,7 @@ impl Request {
             | Request::Ask(Question::Engine(_)) => None,
             Request::Arguments(id)
             | Request::Client(id)
+            | Request::Within(Within { of: id, .. })
             | Request::Cookie(id)
             | Request::Ask(
                 Question::Facts(id)
@@ -134,6 +137,8 @@ pub(super) enum Reply {
     Engines(Found),
     /// To [`Request::Client`].
     Client(Box<Given>),
+    /// To [`Request::Within`].
+    Within(Known<Accepted>),
     /// To [`Request::Pings`].
     Pings(Vec<Known<Pinged>>),
     /// To [`Request::Residue`].
@@ -201,6 +206,12 @@ impl Reply {
     pub(super) fn client(self) -> Known<Given> {
         let Reply::Client(given) = self else { return Err(super::misfit()) };
         Ok(*given)
+    }
+
+    /// Returns the answer to [`Request::Within`].
+    pub(super) fn within(self) -> Known<Accepted> {
+        let Reply::Within(accepted) = self else { return Err(super::misfit()) };
+        accepted
     }
 
     /// Returns the answer to [`Request::Pings`].

@@ -106,6 +106,7 @@ impl Server {
             Request::Naming(naming) => Reply::Carried(naming.read()),
             Request::Engines(seek) => Reply::Engines(seek.find()),
             Request::Client(id) => Reply::Client(Box::new(engines::given(id))),
+            Request::Within(within) => Reply::Within(within.look()),
             Request::Pings(pings) => Reply::Pings(pings::ask(&pings)),
             Request::Residue(ask) => Reply::Residue(Box::new(residue::tell(&ask))),
             Request::Ask(question) => Reply::Answer(Box::new(self.answer(&question))),

@@ -18,6 +18,7 @@ mod members;
 mod places;
 #[cfg(target_os = "linux")]
 mod reach;
+mod within;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -40,6 +41,7 @@ use asking::{Asked, Said};
 pub(super) use client::{Given, given};
 pub use places::EngineSurroundings;
 pub(super) use places::{Found, Seek};
+pub(super) use within::{Accepted, Within};
 
 /// What is needed to find engines.
 #[derive(Debug, Clone)]

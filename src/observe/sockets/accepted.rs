@@ -9,18 +9,7 @@ use super::unix::{self, State};
 use crate::model::id::FileId;
 use crate::model::known::Known;
 use crate::model::question::Peer;
-
-/// The accepted connections of a listener, as far as our network namespace shows them: one that was accepted belongs
-/// to the namespace of its client (`unix_stream_connect` of the kernel's af_unix.c).
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(in crate::observe) struct Accepted {
-    /// The listeners' sockets.
-    pub(in crate::observe) listeners: Vec<u64>,
-    /// The clients' ends that are open.
-    pub(in crate::observe) clients: BTreeSet<u64>,
-    /// Connections whose client's end the kernel does not tell, those that wait to be accepted among them.
-    pub(in crate::observe) untold: u32,
-}
+use crate::observe::engines::Accepted;
 
 impl Dump {
     /// Returns who is connected to what listens at one of these names, or at this file, whose identity counts where
@@ -30,18 +19,21 @@ impl Dump {
         names: &BTreeSet<BString>,
         file: Option<(FileId, &[u8])>,
     ) -> Known<Accepted> {
-        let is_its = |row: &&unix::Socket| {
-            let by_name = row.name.as_ref().is_some_and(|name| names.contains(name));
-            let by_file = row.file.zip(file).is_some_and(|(bound, (wanted, mounts))| {
-                bound == wanted && unix::trusted(bound, mounts) == Some(wanted)
-            });
-            by_name || by_file
+        let is_named = |row: &unix::Socket| row.name.as_ref().is_some_and(|name| names.contains(name));
+        // Whether it was bound to that very file; nothing where the kernel's list cannot tell.
+        let is_bound = |row: &unix::Socket| {
+            let (bound, (wanted, mounts)) = row.file.zip(file)?;
+            unix::trusted(bound, mounts).map(|bound| bound == wanted)
         };
         let mut found = Accepted::default();
-        for row in self.unix()?.values().filter(is_its) {
+        for row in self.unix()?.values().filter(|row| is_named(row) || is_bound(row) == Some(true)) {
             match row.state {
                 State::Listening => {
-                    found.listeners.push(row.inode);
+                    // One that bears the name and was bound to another file is not what the path leads to.
+                    if is_bound(row) != Some(false) {
+                        found.listeners.push(row.inode);
+                        found.names.extend(row.name.clone());
+                    }
                     found.untold = found.untold.saturating_add(row.queue.unwrap_or(1));
                 }
                 State::Connected => match row.peer() {
@@ -94,6 +86,7 @@ pub(in crate::observe) fn named(text: &[u8]) -> impl Iterator<Item = Named<'_>> 
 #[cfg(test)]
 mod tests {
     use std::os::fd::AsFd;
+    use std::os::unix::fs::MetadataExt as _;
     use std::os::unix::net::{UnixListener, UnixStream};
     use std::time::{Duration, Instant};
 
@@ -130,6 +123,7 @@ mod tests {
         let _waiting = UnixStream::connect(&path).unwrap();
         let wanted = Accepted {
             listeners: vec![inode(&listener)],
+            names: names.clone(),
             clients: BTreeSet::from([inode(&alive)]),
             untold: 1,
         };
@@ -143,5 +137,37 @@ mod tests {
         assert_eq!(Dump::new().accepted(&names, None).unwrap(), wanted);
         let other = BTreeSet::from([BString::from("/elsewhere")]);
         assert_eq!(Dump::new().accepted(&other, None).unwrap(), Accepted::default());
+    }
+
+    #[test]
+    fn a_listener_of_that_name_at_another_file_is_not_what_the_path_leads_to() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("s");
+        let mounts = std::fs::read("/proc/self/mountinfo").unwrap();
+        let id = || {
+            let meta = std::fs::metadata(&path).unwrap();
+            FileId { dev: meta.dev(), ino: meta.ino() }
+        };
+        let names = BTreeSet::from([BString::from(path.to_str().unwrap())]);
+        let listeners = |names: &BTreeSet<BString>, file| {
+            Dump::new().accepted(names, Some((file, mounts.as_slice()))).unwrap().listeners.len()
+        };
+        let first = UnixListener::bind(&path).unwrap();
+        if unix::trusted(id(), &mounts).is_none() {
+            return;
+        }
+        assert_eq!(listeners(&names, id()), 1);
+        assert_eq!(listeners(&BTreeSet::new(), id()), 1, "by its file alone");
+        // Somebody else took its place, and listens no more.
+        let old = id();
+        std::fs::rename(&path, directory.path().join("old")).unwrap();
+        drop(UnixListener::bind(&path).unwrap());
+        assert_eq!(listeners(&names, old), 1);
+        let began = Instant::now();
+        while listeners(&names, id()) != 0 && began.elapsed() < Duration::from_secs(10) {
+            std::thread::yield_now();
+        }
+        assert_eq!(listeners(&names, id()), 0);
+        drop(first);
     }
 }

@@ -24,7 +24,7 @@ use crate::model::known::{Known, Reason, Unknown};
 use crate::model::question::{Connection, Family, Listener, Peer, Sockets};
 use crate::model::residue::Served;
 
-pub(super) use self::accepted::{Named as NamedRow, named};
+pub(super) use self::accepted::named;
 pub(super) use self::inet::{Protocol, Socket as InetSocket, State as InetState};
 pub(super) use self::unix::{Kind as UnixKind, Socket as UnixSocket, State as UnixState};
 

@@ -1,10 +1,11 @@
 //! Where a process stands: its cgroups, its number in its own pid namespace, its working directory, and what a short
 //! file says that it names.
 
-use std::os::fd::AsRawFd as _;
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 
 use bstr::{BStr, BString, ByteSlice as _};
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::model::id::ProcessId;
 use crate::model::known::{Known, Reason, Unknown};
@@ -70,6 +71,30 @@ pub(in crate::observe) fn short_text(of: ProcessId, path: &BStr, most: usize) ->
     // What was opened was the process's only if it is still there.
     pinned.row()?;
     Ok(text)
+}
+
+/// Looks from within a process's network namespace. Only for the aside process, which has one thread; it is root's to
+/// do (setns(2)).
+pub(in crate::observe) fn within_network<T>(of: ProcessId, look: impl FnOnce() -> T) -> Known<T> {
+    let what = "entering another network namespace";
+    let enter = |namespace: &OwnedFd| {
+        move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))
+            .map_err(|errno| unknown(errno, what))
+    };
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let ours = rustix::fs::open("/proc/self/ns/net", flags, Mode::empty());
+    let ours = ours.map_err(|errno| unknown(errno, what))?;
+    let pinned = Pinned::open(of)?;
+    let theirs = pinned.file(c"ns/net", OFlags::RDONLY).map_err(|errno| unknown(errno, what))?;
+    enter(&theirs)?;
+    let found = look();
+    if enter(&ours).is_err() {
+        // Whatever was looked at from here on would be another namespace's: this process is there to be thrown away.
+        std::process::abort();
+    }
+    // What was entered was its only if it is still there.
+    pinned.row()?;
+    Ok(found)
 }
 
 #[cfg(test)]
