@@ -436,8 +436,7 @@ mod tests {
             (Stays::Attached, Switch::On, Switch::Off)
         );
         assert_eq!((options.remove, options.unclear.clone()), (Switch::On, None));
-        assert_eq!(options.name.as_deref(), Some(b"n".as_slice()));
-        assert_eq!(options.cidfile.as_deref(), Some(b"/c".as_slice()));
+        assert_eq!((options.name, options.cidfile), (Some("n".into()), Some("/c".into())));
         let labels: Vec<_> = options.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
         assert_eq!(labels, ["a=d", "c="]);
         assert_eq!((options.image, options.arguments), ("mcp/x".into(), words("--flag -t")));

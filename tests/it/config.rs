@@ -328,7 +328,10 @@ fn built_in_policies_load_with_the_rules_there_are() {
     let whole = config::load_whole(None, &Context { rules: &rules, home: None });
     let whole = whole.map_err(|faults| format!("{faults:#?}")).unwrap();
     let parts = whole.config.policies.len() + whole.off.len() + whole.config.containers.len();
-    assert_eq!(parts, config::builtin_names().iter().map(|name| config::builtin_sections(name).len()).sum());
+    assert_eq!(
+        parts,
+        config::builtin_names().iter().map(|name| config::builtin_sections(name).len()).sum::<usize>()
+    );
 }
 
 #[test]

@@ -9,6 +9,10 @@ pub mod case;
 pub(super) mod clients;
 mod cure;
 pub(super) mod leased;
+#[cfg(test)]
+pub(super) mod support;
+#[cfg(test)]
+mod tests;
 pub(super) mod vetoes;
 mod weigh;
 
