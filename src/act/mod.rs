@@ -2,5 +2,6 @@
 #![allow(clippy::disallowed_methods, reason = "an edge floor: clocks, files and sockets are its work")]
 
 pub mod cgroup;
+pub mod containers;
 pub mod processes;
 pub mod residue;

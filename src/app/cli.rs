@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::config::policy::StdinReader;
 
 /// Ends process trees that have provably lost their owner, and nothing else.
 #[derive(Debug, Parser)]
@@ -42,18 +44,19 @@ pub struct Place {
 pub enum Command {
     /// Find orphaned trees and, when you say yes, tear them down.
     Sweep(Sweep),
-    /// Say why a process would be reaped or kept, or what became of one that is gone.
+    /// Say why a process or a container would be reaped or kept, or what became of one that is gone.
     Why {
-        /// The process number.
-        pid: i32,
+        /// A process number, or a container's name, id, or at least four digits of its id.
+        what: String,
     },
     /// Print what was done, newest last.
     Log {
-        /// Print only the last N teardowns and the last N removals.
+        /// Print only the last N teardowns, the last N containers and the last N removals.
         #[arg(short = 'n', value_name = "N", default_value_t = 50)]
         count: usize,
     },
-    /// Never touch a process with what is below it, or whatever stands in a directory; list or take back such marks.
+    /// Never touch a process with what is below it, a container, or whatever stands in a directory; list or take back
+    /// such marks.
     Keep(Keep),
     /// List policies, print one as TOML, or set what a built-in one may do.
     Policies {
@@ -77,7 +80,8 @@ pub enum Command {
     Held,
     /// Let the next sweep have what is held.
     Release {
-        /// A cause as `reapd held` shows it (a mount point, registry:NAME, clock) or a process number.
+        /// A cause as `reapd held` shows it (a mount point, registry:NAME, engine:SOCKET, clock), a process number, or a
+        /// container.
         what: String,
     },
     /// Leases: say who owns what no look from outside can tell, for scripts and hooks.
@@ -127,15 +131,40 @@ pub struct Sweep {
     /// Exit with 1 when orphans were found.
     #[arg(long)]
     pub exit_code: bool,
-    /// List every tree.
+    /// List every tree and every container.
     #[arg(long)]
     pub all: bool,
+    /// Who reads whether a container's stdin has ended, in the place of `[docker] stdin`: helper starts one privileged
+    /// container for that and removes it.
+    #[arg(long, value_name = "READER")]
+    pub docker_stdin: Option<DockerStdin>,
+}
+
+/// `--docker-stdin`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum DockerStdin {
+    /// A helper container, where the kernel does not let us.
+    Helper,
+    /// We ourselves, as far as the kernel lets us.
+    Auto,
+    /// Nobody.
+    Off,
+}
+
+impl From<DockerStdin> for StdinReader {
+    fn from(given: DockerStdin) -> StdinReader {
+        match given {
+            DockerStdin::Helper => StdinReader::Helper,
+            DockerStdin::Auto => StdinReader::Auto,
+            DockerStdin::Off => StdinReader::Off,
+        }
+    }
 }
 
 /// `reapd keep`.
 #[derive(Debug, Clone, Default, Args)]
 pub struct Keep {
-    /// A process number, or a directory; without it, the list is printed.
+    /// A process number, a directory, or a container's name or id; without it, the list is printed.
     #[arg(conflicts_with = "remove")]
     pub what: Option<String>,
     /// For how long, e.g. 2d; for good when left out.

@@ -75,6 +75,9 @@ pub fn released_for(releases: &[Release]) -> Released {
             Release::Tree(root) => {
                 released.roots.insert(*root);
             }
+            Release::Container(at) => {
+                released.containers.insert(at.clone());
+            }
         }
     }
     released

@@ -2,12 +2,13 @@
 
 use serde_json::json;
 
+use super::containers::named::named;
 use super::exit::Exit;
 use super::glance::glance;
 use super::memory::{self, Release};
 use super::place::state_trouble;
 use super::report::json::{SCHEMA, waiting_json};
-use super::report::{short_name, text};
+use super::report::{containers, short_name, text};
 use super::session::Session;
 use super::trouble::Trouble;
 use crate::config::policy::Config;
@@ -24,13 +25,34 @@ pub fn held(session: &mut Session) -> Result<Exit, Trouble> {
     // As a timer's run would have it, since that is whom pace and breaker hold back.
     let asked = Asked { pace: Pace::Paced, ..Asked::default() };
     let (_, plan) = glance(session, &config, &asked)?;
-    let held: Vec<&Waiting> = plan.waiting.iter().filter(|waiting| is_held(waiting)).collect();
+    let held: Vec<&Waiting> = plan.waiting.iter().filter(|waiting| is_held(&waiting.why)).collect();
+    let contained: Vec<_> = plan.containers.waiting.iter().filter(|(_, why)| is_held(why)).collect();
     if session.place.json {
         let held: Vec<_> = held.iter().map(|waiting| waiting_json(waiting)).collect();
-        session.json(&json!({ "schema": SCHEMA, "held": held }));
+        let contained: Vec<_> = contained.iter().map(|one| containers::waiting_json(one)).collect();
+        session.json(&json!({ "schema": SCHEMA, "held": held, "containers": contained }));
         return Ok(Exit::Done);
     }
-    if held.is_empty() {
+    for (judgement, why) in &contained {
+        let release = match why {
+            Wait::SameCause(_) => format!("   this one alone:   reapd release {}", judgement.at),
+            Wait::TooLarge(_)
+            | Wait::ReportOnly
+            | Wait::Pace
+            | Wait::Unidentified
+            | Wait::Successor
+            | Wait::PartOf(_) => String::new(),
+        };
+        let line = format!(
+            "{}   {}   {}   {}{release}",
+            judgement.at,
+            judgement.policy,
+            containers::name(&judgement.listed),
+            text::wait(why),
+        );
+        session.out.line(&line);
+    }
+    if held.is_empty() && contained.is_empty() {
         session.out.talk("Nothing is held back.");
     }
     for waiting in held {
@@ -56,8 +78,8 @@ pub fn held(session: &mut Session) -> Result<Exit, Trouble> {
     Ok(Exit::Done)
 }
 
-fn is_held(waiting: &Waiting) -> bool {
-    match waiting.why {
+fn is_held(why: &Wait) -> bool {
+    match why {
         Wait::Pace | Wait::SameCause(_) | Wait::TooLarge(_) | Wait::Unidentified | Wait::Successor => true,
         // What only reports is not held, and what is part of another goes with it.
         Wait::ReportOnly | Wait::PartOf(_) => false,
@@ -69,13 +91,16 @@ pub fn release(session: &mut Session, what: &str) -> Result<Exit, Trouble> {
     let config = session.configuration()?.config;
     let mut eyes = session.observer(&config)?;
     let snapshot = eyes.table().map_err(|error| Trouble::because("cannot look at processes", &error))?;
-    let release = match what.parse::<i32>() {
-        Err(_) => Release::Cause(cause(what)?),
-        Ok(number) => {
-            let row = Pid::new(number).and_then(|pid| snapshot.table.at(pid));
-            let row = row.ok_or_else(|| Trouble::failed(format!("there is no process {number}")))?;
-            Release::Tree(row.id)
-        }
+    let process = what.parse::<i32>().ok().and_then(Pid::new).and_then(|pid| snapshot.table.at(pid));
+    let release = match process {
+        Some(row) => Release::Tree(row.id),
+        None => match named(&snapshot.engines, what)? {
+            Some((at, _)) => Release::Container(at),
+            None if what.parse::<i32>().is_ok() => {
+                return Err(Trouble::failed(format!("there is no process {what}, and no such container")));
+            }
+            None => Release::Cause(cause(what)?),
+        },
     };
     let state = session.around.state(&session.place)?;
     memory::release(&state, &snapshot.boot, release).map_err(|error| state_trouble(&error))?;
@@ -97,7 +122,7 @@ fn cause(text: &str) -> Result<Cause, Trouble> {
         return Ok(Cause::Mount(text.into()));
     }
     Err(Trouble::usage(format!("'{}' is no cause", crate::model::escape::escape(text.as_bytes()))).hint(
-        "reapd held shows them: a mount point, registry:NAME, engine:SOCKET, clock, or a process number",
+        "reapd held shows them: a mount point, registry:NAME, engine:SOCKET, clock, a process number, or a container",
     ))
 }
 

@@ -7,9 +7,11 @@ use serde_json::json;
 use std::os::unix::ffi::OsStrExt as _;
 
 use super::cli;
+use super::containers::named::named;
 use super::exit::Exit;
 use super::memory;
 use super::place::state_trouble;
+use super::report::containers::name as container_name;
 use super::session::Session;
 use super::trouble::Trouble;
 use super::{legible, words};
@@ -39,10 +41,7 @@ fn keep(session: &mut Session, args: &cli::Keep, what: &str) -> Result<Exit, Tro
             Some(wall.saturating_add(u64::try_from(span.as_millis()).unwrap_or(u64::MAX)))
         }
     };
-    let what = match what.parse::<i32>() {
-        Ok(number) => process(session, number)?,
-        Err(_) => Kept::Directory { path: directory(Path::new(what))? },
-    };
+    let what = meant(session, what)?;
     let mark = KeepMark { what, until, set: wall, note: args.note.clone() };
     let state = session.around.state(&session.place)?;
     memory::change_marks(&state, |marks| {
@@ -56,17 +55,41 @@ fn keep(session: &mut Session, args: &cli::Keep, what: &str) -> Result<Exit, Tro
     Ok(Exit::Done)
 }
 
-fn process(session: &Session, number: i32) -> Result<Kept, Trouble> {
-    let pid = Pid::new(number).ok_or_else(|| Trouble::usage(format!("{number} is no process number")))?;
+/// Returns what is meant: a process by its number, a directory by its path, or a container by its name or id.
+fn meant(session: &Session, what: &str) -> Result<Kept, Trouble> {
+    let path = Path::new(what);
+    let is_path = what.contains('/') || matches!(what, "." | "..");
+    if is_path {
+        return Ok(Kept::Directory { path: directory(path)? });
+    }
     let config = session.configuration()?.config;
     let mut eyes = session.observer(&config)?;
     let snapshot = eyes.table().map_err(|error| Trouble::because("cannot look at processes", &error))?;
-    let row = snapshot
-        .table
-        .at(pid)
-        .filter(|row| !row.is_gone())
-        .ok_or_else(|| Trouble::failed(format!("there is no process {pid}")))?;
-    Ok(Kept::Process { boot: snapshot.boot.clone(), id: row.id, name: escape(row.name()) })
+    if let Some(pid) = what.parse::<i32>().ok().and_then(Pid::new)
+        && let Some(row) = snapshot.table.at(pid).filter(|row| !row.is_gone())
+    {
+        let name = escape(row.name());
+        return Ok(Kept::Process { boot: snapshot.boot.clone(), id: row.id, name });
+    }
+    let container = named(&snapshot.engines, what)?;
+    match (container, path.is_dir()) {
+        (Some((at, _)), true) => {
+            let what = escape(what.as_bytes());
+            Err(Trouble::usage(format!("'{what}' is a directory here, and a container"))
+                .hint(format!("reapd keep ./{what}, or reapd keep {at}")))
+        }
+        (Some((at, listed)), false) => Ok(Kept::Container { at, name: container_name(listed) }),
+        (None, true) => Ok(Kept::Directory { path: directory(path)? }),
+        (None, false) => {
+            let blind = snapshot.engines.iter().any(|engine| engine.containers.is_err());
+            let blind = if blind { "; an engine did not answer" } else { "" };
+            Err(Trouble::failed(format!(
+                "there is no process, no directory and no running container '{}'{blind}",
+                escape(what.as_bytes())
+            ))
+            .hint("name a process number, a directory that is there, or a container by its name or id"))
+        }
+    }
 }
 
 fn directory(path: &Path) -> Result<BString, Trouble> {
@@ -105,7 +128,7 @@ fn list(session: &mut Session) -> Result<Exit, Trouble> {
         return Ok(Exit::Done);
     }
     if marks.is_empty() {
-        session.out.talk("Nothing is kept.   Keep something:   reapd keep PID");
+        session.out.talk("Nothing is kept.   Keep something:   reapd keep PID, or a container");
     }
     for (number, mark) in (1..).zip(&marks) {
         let over = if mark.until.is_some_and(|until| until <= wall) { "   (over)" } else { "" };

@@ -7,7 +7,7 @@ use bstr::BString;
 
 use super::memory;
 use super::trouble::Trouble;
-use crate::config::policy::{AdmitEnv, Capture, Config, PlacePart, Source};
+use crate::config::policy::{AdmitEnv, Capture, Config, ContainerCapture, PlacePart, Source};
 use crate::judge::ledger::Begun;
 use crate::judge::protect::protected;
 use crate::judge::{self, Candidates, Ledger, Notes};
@@ -149,6 +149,11 @@ pub fn foreseen(verdicts: &Verdicts) -> Verdicts {
             judgement.verdict = Verdict::Orphaned { since };
         }
     }
+    for judgement in &mut foreseen.containers {
+        if let Verdict::Suspect { since, .. } = judgement.verdict {
+            judgement.verdict = Verdict::Orphaned { since };
+        }
+    }
     foreseen
 }
 
@@ -208,6 +213,11 @@ pub fn variables(config: &Config) -> BTreeSet<BString> {
     }
     for capture in config.judged().flat_map(|policy| policy.captures.values()) {
         if let Capture::Env { name, .. } = capture {
+            names.insert(name.as_str().into());
+        }
+    }
+    for capture in config.containers.iter().flat_map(|policy| policy.captures.values()) {
+        if let ContainerCapture::Env { name, .. } = capture {
             names.insert(name.as_str().into());
         }
     }

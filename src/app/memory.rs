@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::state::{State, StateError};
 use crate::judge::Ledger;
+use crate::model::container::ContainerRef;
 use crate::model::evidence::Cause;
 use crate::model::id::{BootId, ProcessId};
 use crate::model::keep::{KeepMark, Kept};
@@ -110,6 +111,8 @@ pub enum Release {
     Cause(Cause),
     /// One tree, by its root.
     Tree(ProcessId),
+    /// One container.
+    Container(ContainerRef),
 }
 
 /// What was released and not swept since.

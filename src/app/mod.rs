@@ -2,6 +2,7 @@
 #![allow(clippy::disallowed_methods, reason = "an edge floor: clocks, files and sockets are its work")]
 
 pub mod cli;
+pub mod containers;
 pub mod exit;
 pub mod flock;
 pub mod glance;
@@ -99,7 +100,7 @@ pub fn main() -> ExitCode {
 fn run(session: &mut Session, command: Command) -> Result<Exit, Trouble> {
     match command {
         Command::Sweep(args) => sweep::run(session, &args),
-        Command::Why { pid } => why::run(session, pid),
+        Command::Why { what } => why::run(session, &what),
         Command::Log { count } => story::log(session, count),
         Command::Keep(args) => keep::run(session, &args),
         Command::Policies { name, set } => policies::run(session, name.as_deref(), set.as_deref()),

@@ -4,9 +4,11 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
+use super::containers::ended;
 use super::exit::Exit;
 use super::journal::entry::{By, Entry, Event};
 use super::journal::history::{self, History, Story, clearings, stories};
+use super::journal::stopped::stops;
 use super::legible;
 use super::place::state_trouble;
 use super::report::json::{SCHEMA, outcome as outcome_json};
@@ -30,6 +32,8 @@ pub fn log(session: &mut Session, newest: usize) -> Result<Exit, Trouble> {
     let shown = &stories[stories.len().saturating_sub(newest)..];
     let clearings = clearings(&history);
     let cleared = &clearings[clearings.len().saturating_sub(newest)..];
+    let stops = stops(&history);
+    let stopped = &stops[stops.len().saturating_sub(newest)..];
     if session.place.json {
         let teardowns: Vec<Value> = shown.iter().map(as_json).collect();
         let removed: Vec<Value> = cleared.iter().map(|one| behind::clearing_json(one)).collect();
@@ -37,16 +41,18 @@ pub fn log(session: &mut Session, newest: usize) -> Result<Exit, Trouble> {
             "schema": SCHEMA,
             "teardowns": teardowns,
             "residue": removed,
+            "containers": stopped.iter().map(ended::as_json).collect::<Vec<_>>(),
             "skipped": history.skipped,
         }));
         return Ok(Exit::Done);
     }
-    if shown.is_empty() && cleared.is_empty() {
+    if shown.is_empty() && cleared.is_empty() && stopped.is_empty() {
         session.out.talk("Nothing was torn down.");
     }
     let mut lines: Vec<(u64, String)> = shown.iter().map(|story| (story.intent.at, line(story))).collect();
+    lines.extend(stopped.iter().map(|story| (story.intent.at, ended::line(story))));
     lines.extend(cleared.iter().map(|one| (one.intent.at, behind::line(one))));
-    // Both are in their order, and of one moment the tree comes first.
+    // Each sort is in its order, and of one moment the tree comes first.
     lines.sort_by_key(|(at, _)| *at);
     for (_, line) in lines {
         session.out.line(&homely(&line, session.around.home_text()));
@@ -135,6 +141,9 @@ fn end<'a>(story: &Story<'a>) -> End<'a> {
             | Event::GroupKilled { .. }
             | Event::ResidueIntent { .. }
             | Event::ResidueOutcome { .. }
+            | Event::StopIntent { .. }
+            | Event::StopStep { .. }
+            | Event::StopOutcome { .. }
             | Event::SeenGone { .. } => None,
         })
         .unwrap_or(End::Open)
@@ -163,13 +172,7 @@ fn outcome(report: &Report) -> String {
 /// Returns one teardown in full: the evidence, and what happened when.
 pub fn told(story: &Story<'_>) -> String {
     let judgement = &story.teardown.judgement;
-    let by = match by(story.intent) {
-        Some(By::Hand) => "by hand",
-        Some(By::Once) => "by a run with --once",
-        Some(By::Finish) => "at the end of its lease",
-        Some(By::Resumed) => "taken up after a crash",
-        None => "",
-    };
+    let by = by_words(story.intent);
     let mut text = format!(
         "{}  {}   {}\n\n{}   {} {by}\n",
         judgement.root,
@@ -214,6 +217,17 @@ pub fn told(story: &Story<'_>) -> String {
     text
 }
 
+/// Returns at whose word something was begun, in words.
+pub fn by_words(intent: &Entry) -> &'static str {
+    match by(intent) {
+        Some(By::Hand) => "by hand",
+        Some(By::Once) => "by a run with --once",
+        Some(By::Finish) => "at the end of its lease",
+        Some(By::Resumed) => "taken up after a crash",
+        None => "",
+    }
+}
+
 /// Returns what one rule saw, as one line.
 pub fn finding(evidence: &Evidence) -> String {
     let says = match (evidence.says, evidence.strength) {
@@ -225,15 +239,18 @@ pub fn finding(evidence: &Evidence) -> String {
     format!("{:<18} {says}   {}", evidence.rule, legible::text(&evidence.why))
 }
 
-fn by(intent: &Entry) -> Option<By> {
+/// Returns at whose word something was begun.
+pub fn by(intent: &Entry) -> Option<By> {
     match &intent.event {
-        Event::Intent { by, .. } => Some(*by),
+        Event::Intent { by, .. } | Event::StopIntent { by, .. } => Some(*by),
         Event::Signalled { .. }
         | Event::GroupKilled { .. }
         | Event::SeenGone { .. }
         | Event::Outcome { .. }
         | Event::ResidueIntent { .. }
         | Event::ResidueOutcome { .. }
+        | Event::StopStep { .. }
+        | Event::StopOutcome { .. }
         | Event::Abandoned { .. } => None,
     }
 }

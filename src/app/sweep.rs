@@ -41,10 +41,17 @@ enum Consent {
 /// Runs it.
 pub fn run(session: &mut Session, args: &Sweep) -> Result<Exit, Trouble> {
     let manner = manner(args, super::question::terminal())?;
-    let Whole { config, off, off_containers: _ } = session.configuration()?;
-    let known = config.policies.iter().chain(&off).map(|policy| policy.name.as_str());
-    let only = super::policies::one_of(args.policy.as_deref(), known)?;
-    if let Some(name) = only.as_deref().filter(|name| off.iter().any(|policy| policy.name == *name)) {
+    let Whole { mut config, off, off_containers } = session.configuration()?;
+    if let Some(stdin) = args.docker_stdin {
+        config.docker.stdin = stdin.into();
+    }
+    let on = config.policies.iter().map(|policy| policy.name.as_str());
+    let on: Vec<&str> = on.chain(config.containers.iter().map(|policy| policy.name.as_str())).collect();
+    let off = off.iter().map(|policy| policy.name.as_str());
+    let off = off.chain(off_containers.iter().map(|policy| policy.name.as_str()));
+    let only = super::policies::one_of(args.policy.as_deref(), on.iter().copied().chain(off))?;
+    // One name may mean a policy for trees and one for containers: either may be on.
+    if let Some(name) = only.as_deref().filter(|name| !on.contains(name)) {
         return Err(Trouble::usage(format!("policy {name} is off"))
             .hint(format!("reapd policies --set {name}=report")));
     }
@@ -71,7 +78,12 @@ enum Found {
 
 impl Found {
     fn of(plan: &Plan) -> Found {
-        if plan.teardowns.is_empty() && plan.waiting.is_empty() { Found::None } else { Found::Some }
+        let containers = &plan.containers;
+        let none = plan.teardowns.is_empty()
+            && plan.waiting.is_empty()
+            && containers.stops.is_empty()
+            && containers.waiting.is_empty();
+        if none { Found::None } else { Found::Some }
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use bstr::ByteSlice as _;
 use serde_json::{Value, json};
 
+use super::containers::why::{self as container, Within};
 use super::exit::Exit;
 use super::glance::glance;
 use super::journal::history::stories;
@@ -32,36 +33,49 @@ use crate::plan::{Asked, Pace};
 /// How many earlier bearers of one number are told of.
 const EARLIER: usize = 3;
 
-/// Runs it. A number that nobody bears and the journal does not know ends with [`Exit::Failed`].
-pub fn run(session: &mut Session, number: i32) -> Result<Exit, Trouble> {
-    let pid = Pid::new(number).ok_or_else(|| Trouble::usage(format!("{number} is no process number")))?;
+/// Runs it, for a process by its number, or for a container by its name or id. What nobody bears and the journal does
+/// not know ends with [`Exit::Failed`].
+pub fn run(session: &mut Session, what: &str) -> Result<Exit, Trouble> {
+    let pid = what.parse::<i32>().ok().and_then(Pid::new);
     let config = session.configuration()?.config;
     let asked = Asked { pace: Pace::Unpaced, ..Asked::default() };
     let (sight, plan) = glance(session, &config, &asked)?;
-    match sight.look.snapshot.table.at(pid).copied().filter(|row| !row.is_gone()) {
-        Some(row) => {
-            let seen = Seen {
-                look: &sight.look,
-                verdicts: &sight.verdicts,
-                plan: &plan,
-                config: &config,
-                home: session.home(),
-                took: sight.took,
-                only: None,
-                stage: Stage::DryRun,
-                detail: Detail::All,
-            };
-            let alive = Alive { seen: &seen, row: &row };
-            if session.place.json {
-                let json = alive.json();
-                session.json(&json);
-            } else {
-                let text = homely(&alive.text(), session.home());
-                session.out.data(&text);
-            }
-            Ok(Exit::Done)
+    let seen = Seen {
+        look: &sight.look,
+        verdicts: &sight.verdicts,
+        plan: &plan,
+        config: &config,
+        home: session.home(),
+        took: sight.took,
+        only: None,
+        stage: Stage::DryRun,
+        detail: Detail::All,
+    };
+    let row = pid.and_then(|pid| sight.look.snapshot.table.at(pid)).filter(|row| !row.is_gone());
+    if let Some(row) = row {
+        let within = container::of_process(session, &config, &sight.look, row.id)?;
+        let alive = Alive { seen: &seen, row, within };
+        let (json, text) = (alive.json(), homely(&alive.text(), session.home()));
+        if session.place.json {
+            session.json(&json);
+        } else {
+            session.out.data(&text);
         }
-        None => dead(session, pid),
+        return Ok(Exit::Done);
+    }
+    if let Some((json, text)) = container::alive(&seen, what)? {
+        let text = homely(&text, session.home());
+        if session.place.json {
+            session.json(&json);
+        } else {
+            session.out.data(&text);
+        }
+        return Ok(Exit::Done);
+    }
+    match (pid, container::dead(session, what)?) {
+        (_, Some(exit)) => Ok(exit),
+        (Some(pid), None) => dead(session, pid),
+        (None, None) => Err(container::nobody(&sight.look, what)),
     }
 }
 
@@ -90,6 +104,8 @@ fn dead(session: &mut Session, pid: Pid) -> Result<Exit, Trouble> {
 struct Alive<'a> {
     seen: &'a Seen<'a>,
     row: &'a Row,
+    /// The container that it runs in, where it is known to.
+    within: Option<Within>,
 }
 
 impl Alive<'_> {
@@ -170,6 +186,9 @@ impl Alive<'_> {
             let _ = writeln!(text, "{policy}   does not match: {why}");
         }
         let _ = writeln!(text, "\n{}", self.parent());
+        if let Some(within) = &self.within {
+            let _ = writeln!(text, "It runs in container {}:   reapd why {}", within.name, within.at);
+        }
         if self.protected().is_none() {
             let _ = writeln!(text, "Keep it for good:   reapd keep {}", self.row.id);
         }
@@ -278,12 +297,14 @@ impl Alive<'_> {
             "trees": judgements.iter().map(|judgement| tree(self.seen, judgement)).collect::<Vec<_>>(),
             "does_not_match": others,
             "waiting": waiting,
+            "container": self.within.as_ref().map(|within| within.at.id.as_str()),
             "ancestors": above.iter().map(|id| id.pid.number()).collect::<Vec<_>>(),
         })
     }
 }
 
-fn verdict(verdict: &Verdict) -> &'static str {
+/// Returns a verdict in the words of the screen.
+pub fn verdict(verdict: &Verdict) -> &'static str {
     match verdict {
         Verdict::Protected => "keep, protected",
         Verdict::Alive => "keep",

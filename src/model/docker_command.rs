@@ -207,6 +207,30 @@ pub fn run_at(argv: &[BString]) -> Option<usize> {
     (argv.get(at)? == "run").then_some(at)
 }
 
+/// Returns the variables that name the engine which a command of docker's names itself; none where it names none.
+pub fn engine_named(argv: &[BString]) -> Vec<(&'static str, BString)> {
+    let is_docker = argv.first().is_some_and(|first| file_name(first.as_bstr()) == "docker");
+    let Some(end) = run_at(argv).filter(|_| is_docker) else { return Vec::new() };
+    let variable = |name: &str| match name {
+        "--host" | "-H" => Some("DOCKER_HOST"),
+        "--context" | "-c" => Some("DOCKER_CONTEXT"),
+        _ => None,
+    };
+    let mut found = Vec::new();
+    let mut words = argv[1..end].iter();
+    while let Some(word) = words.next().and_then(|word| word.to_str().ok()) {
+        match word.split_once('=') {
+            Some((name, value)) => found.extend(variable(name).map(|name| (name, value.into()))),
+            None if GLOBAL.contains(&word) => {
+                let Some(value) = words.next() else { break };
+                found.extend(variable(word).map(|name| (name, value.clone())));
+            }
+            None => {}
+        }
+    }
+    found
+}
+
 fn file_name(path: &BStr) -> &BStr {
     path.rsplit_str("/").next().unwrap_or_default().as_bstr()
 }

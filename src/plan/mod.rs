@@ -3,17 +3,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::config::policy::{Config, Policy};
+use crate::model::container::ContainerRef;
 use crate::model::evidence::Cause;
-use crate::model::id::{ProcessId, Uid};
+use crate::model::id::ProcessId;
 use crate::model::look::Look;
 use crate::model::moment::Moment;
 use crate::model::plan::{Plan, Teardown, Wait, Waiting};
 use crate::model::question::Question;
 use crate::model::verdict::{Judgement, Mode, Verdict, Verdicts};
 
-use limits::Pacer;
+use limits::{Pacer, Tripped, Whose};
 use teardown::{Ground, membership};
 
+mod containers;
 pub mod escalation;
 #[cfg(test)]
 mod fixture;
@@ -52,6 +54,8 @@ pub struct Released {
     pub causes: BTreeSet<Cause>,
     /// Roots of single trees, whatever their size and cause.
     pub roots: BTreeSet<ProcessId>,
+    /// Single containers, whatever their cause.
+    pub containers: BTreeSet<ContainerRef>,
 }
 
 /// Returns everything this sweep would do: proven trees that go now, oldest suspicion first, and those that wait.
@@ -104,7 +108,7 @@ pub fn plan(verdicts: &Verdicts, look: &Look, config: &Config, asked: &Asked) ->
             Some(outer) => Some(Wait::PartOf(outer)),
             // The same root by another policy.
             None if planned.contains(&judgement.root) => Some(Wait::PartOf(judgement.root)),
-            None => pacer.admit(judgement).err(),
+            None => pacer.admit(Whose::User(judgement.uid), &judgement.policy).err(),
         };
         if let Some(why) = why {
             plan.waiting.push(Waiting { judgement: teardown.judgement, why });
@@ -113,6 +117,7 @@ pub fn plan(verdicts: &Verdicts, look: &Look, config: &Config, asked: &Asked) ->
             plan.teardowns.push(teardown);
         }
     }
+    plan.containers = containers::containers(verdicts, look, config, asked, &tripped);
     plan
 }
 
@@ -130,6 +135,7 @@ pub fn questions(verdicts: &Verdicts, look: &Look, config: &Config, asked: &Aske
         }));
         questions.extend(successor::questions(judgement, look));
     }
+    questions.extend(containers::questions(verdicts, config, asked));
     questions.into_iter().collect()
 }
 
@@ -177,15 +183,11 @@ fn policy<'a>(config: &'a Config, name: &str) -> Option<&'a Policy> {
     config.policies.iter().find(|policy| policy.name == name)
 }
 
-fn tripped_by(
-    judgement: &Judgement,
-    tripped: &BTreeSet<(Uid, &Cause)>,
-    released: &Released,
-) -> Option<Cause> {
+fn tripped_by(judgement: &Judgement, tripped: &Tripped<'_>, released: &Released) -> Option<Cause> {
     if released.roots.contains(&judgement.root) {
         return None;
     }
-    judgement.causes.iter().find(|cause| tripped.contains(&(judgement.uid, *cause))).cloned()
+    tripped.tree(judgement.uid, &judgement.causes)
 }
 
 /// Says whether two roots are each in the other's tree; then neither may wait for the other for ever.
@@ -197,7 +199,7 @@ fn is_mutual(taken: &BTreeMap<ProcessId, ProcessId>, inner: ProcessId, outer: Pr
 mod tests {
     use super::fixture::World;
     use super::*;
-    use crate::model::id::FileId;
+    use crate::model::id::{FileId, Uid};
     use crate::model::plan::Signal;
     use bstr::BString;
 

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::model::container::ContainerRef;
+use crate::model::container::stop::{Stop, StopReport, StopStep};
 use crate::model::id::{BootId, ProcessId};
 use crate::model::moment::Moment;
 use crate::model::outcome::Report;
@@ -85,6 +87,25 @@ pub enum Event {
         /// That.
         cleared: Box<Cleared>,
     },
+    /// This container is about to be stopped; on the disk before the first call.
+    StopIntent {
+        /// The judgement, the run that is meant, and how.
+        stop: Box<Stop>,
+        /// At whose word.
+        by: By,
+    },
+    /// This is about to be done to it; on the disk before it is.
+    StopStep {
+        /// The container.
+        at: ContainerRef,
+        /// What.
+        step: StopStep,
+    },
+    /// What became of it.
+    StopOutcome {
+        /// The report.
+        report: Box<StopReport>,
+    },
     /// A teardown that a crash cut short is not gone on with.
     Abandoned {
         /// The tree.
@@ -95,10 +116,14 @@ pub enum Event {
 }
 
 impl Event {
-    /// Returns the root of the tree that it is about; nothing where it is about what one left behind.
+    /// Returns the root of the tree that it is about; nothing where it is about what one left behind, or a container.
     pub fn root(&self) -> Option<ProcessId> {
         Some(match self {
-            Event::ResidueIntent { .. } | Event::ResidueOutcome { .. } => return None,
+            Event::ResidueIntent { .. }
+            | Event::ResidueOutcome { .. }
+            | Event::StopIntent { .. }
+            | Event::StopStep { .. }
+            | Event::StopOutcome { .. } => return None,
             Event::Intent { teardown, .. } => teardown.judgement.root,
             Event::GroupKilled { root, .. }
             | Event::Signalled { root, .. }

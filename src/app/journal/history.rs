@@ -108,6 +108,9 @@ pub fn clearings(history: &History) -> Vec<Clearing<'_>> {
             | Event::GroupKilled { .. }
             | Event::SeenGone { .. }
             | Event::Outcome { .. }
+            | Event::StopIntent { .. }
+            | Event::StopStep { .. }
+            | Event::StopOutcome { .. }
             | Event::Abandoned { .. } => {}
         }
     }
@@ -145,6 +148,9 @@ impl Story<'_> {
                 | Event::GroupKilled { .. }
                 | Event::ResidueIntent { .. }
                 | Event::ResidueOutcome { .. }
+                | Event::StopIntent { .. }
+                | Event::StopStep { .. }
+                | Event::StopOutcome { .. }
                 | Event::Abandoned { .. } => {}
             }
         }
@@ -164,6 +170,9 @@ impl Story<'_> {
                 | Event::SeenGone { .. }
                 | Event::ResidueIntent { .. }
                 | Event::ResidueOutcome { .. }
+                | Event::StopIntent { .. }
+                | Event::StopStep { .. }
+                | Event::StopOutcome { .. }
                 | Event::Abandoned { .. } => false,
             })
     }

@@ -4,6 +4,7 @@
 
 pub mod entry;
 pub mod history;
+pub mod stopped;
 
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};

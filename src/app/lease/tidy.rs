@@ -9,6 +9,7 @@ use super::list::questions;
 use super::place;
 use super::store::Store;
 use crate::act::cgroup::Group;
+use crate::app::containers::LEASE;
 use crate::app::look::{Eyes, gather};
 use crate::app::place::Surroundings;
 use crate::config::policy::Config;
@@ -61,7 +62,10 @@ pub fn tidy(around: &Surroundings, eyes: &mut dyn Eyes, config: &Config, ledger:
                 State::Unknown(_) => false,
             };
             let covered = covered(seen, &look);
-            over && covered.roots.is_empty() && covered.all.is_empty() && covered.spared.is_empty()
+            over && !may_cover_a_container(seen, &look)
+                && covered.roots.is_empty()
+                && covered.all.is_empty()
+                && covered.spared.is_empty()
         });
         if is_over {
             if let Some(cgroup) = lease.run.as_ref().and_then(|run| run.cgroup.as_ref()) {
@@ -71,6 +75,16 @@ pub fn tidy(around: &Surroundings, eyes: &mut dyn Eyes, config: &Config, ledger:
             let _ = store.remove_unchanged(&lease.id, &lease.file);
         }
     }
+}
+
+/// Says whether a container bears the lease in its labels, or may, as far as its engine does not say.
+fn may_cover_a_container(lease: &Lease, look: &Look) -> bool {
+    look.snapshot.engines.iter().any(|engine| match &engine.containers {
+        Ok(listed) => listed
+            .iter()
+            .any(|listed| listed.labels.get(LEASE).is_some_and(|label| label == lease.id.as_str())),
+        Err(_) => lease.labels.contains_key("cidfile"),
+    })
 }
 
 fn is_old(modified: SystemTime) -> bool {
@@ -94,8 +108,15 @@ fn may_be_over(lease: &Lease) -> bool {
     }
 }
 
-/// Removes what a writer that crashed left half-written, and locks and memories of leases that are not there any more.
+/// Removes what a writer that crashed left half-written, and locks, memories and ids of containers of leases that are not
+/// there any more.
 fn beside(store: &Store, name: &str) {
+    if let Some(id) = name.strip_suffix(".cid").and_then(LeaseId::new) {
+        if matches!(store.read(&id), Ok(None)) {
+            let _ = rustix::fs::unlinkat(store.directory(), name, AtFlags::empty());
+        }
+        return;
+    }
     let Some(inner) = name.strip_prefix('.') else { return };
     let remove = || rustix::fs::unlinkat(store.directory(), name, AtFlags::empty());
     if inner.strip_suffix(".tmp").is_some() {

@@ -10,6 +10,7 @@ use crate::app::journal::history::Clearing;
 use crate::app::legible;
 use crate::app::out::{Colour, Paint, paint};
 use crate::app::words::{self, count, number, size};
+use crate::model::container::stop::{StopOutcome, StopReport};
 use crate::model::escape::escape;
 use crate::model::id::ProcessId;
 use crate::model::look::Look;
@@ -150,8 +151,11 @@ fn sums(done: &Done<'_>, look: &Look) -> (u64, u64) {
         .map(|member| member.id)
         .collect();
     let table = &look.snapshot.table;
-    let memory = ended.into_iter().filter_map(|id| table.get(id)).map(|row| row.resident).sum();
-    (memory, done.cleared.iter().map(|one| one.freed).sum())
+    let memory: u64 = ended.into_iter().filter_map(|id| table.get(id)).map(|row| row.resident).sum();
+    // A container that went before any step of ours was not ended by us.
+    let is_ended = |report: &&StopReport| report.outcome == StopOutcome::Gone && !report.steps.is_empty();
+    let contained: u64 = done.stopped.iter().filter(is_ended).map(|report| report.resident).sum();
+    (memory.saturating_add(contained), done.cleared.iter().map(|one| one.freed).sum())
 }
 
 /// Returns the line that says how much came free; nothing where nothing did.
@@ -334,7 +338,7 @@ mod tests {
             sample::removal("pv-4").ended(Fate::Refused("deleting 'server.sock': read-only".into())),
             half,
         ];
-        let done = Done { reports: &[], cleared: &cleared };
+        let done = Done { cleared: &cleared, ..Done::default() };
         let look = Look::new(sample::snapshot(&[]));
         let text = outcomes(&cleared, Colour::None) + &freed(&done, &look, Colour::None);
         insta::assert_snapshot!(text, @r"
@@ -380,7 +384,7 @@ mod tests {
         });
         snapshot.table = Table::new(rows.to_vec());
         let reports = [report];
-        let done = Done { reports: &reports, cleared: &[] };
+        let done = Done { reports: &reports, ..Done::default() };
         assert_eq!(sums(&done, &Look::new(snapshot)), (1_000, 0));
     }
 }

@@ -14,7 +14,7 @@ use crate::model::known::Known;
 use crate::model::look::{Gap, Scope};
 use crate::model::outcome::{Outcome, Report};
 use crate::model::plan::{Teardown, Wait, Waiting};
-use crate::model::verdict::{Judgement, LineList, Verdict};
+use crate::model::verdict::{Judgement, LineFinding, LineList, Verdict};
 
 /// The version of everything that `--json` prints.
 pub const SCHEMA: u32 = 1;
@@ -36,7 +36,7 @@ pub fn sweep(seen: &Seen<'_>, done: &Done<'_>) -> Value {
         .filter(|waiting| seen.wants(&waiting.judgement.policy))
         .map(waiting_json)
         .collect();
-    json!({
+    let mut json = json!({
         "schema": SCHEMA,
         "version": env!("CARGO_PKG_VERSION"),
         "stage": match seen.stage {
@@ -70,7 +70,9 @@ pub fn sweep(seen: &Seen<'_>, done: &Done<'_>) -> Value {
         "residue": super::behind::as_json(&seen.plan.residue, done.cleared),
         "freed": super::behind::freed_json(done, seen.look),
         "gaps": snapshot.gaps.iter().map(gap).collect::<Vec<_>>(),
-    })
+    });
+    super::containers::as_json(&mut json, seen, done);
+    json
 }
 
 /// Returns an error for `--json`.
@@ -98,13 +100,7 @@ pub fn tree(seen: &Seen<'_>, judgement: &Judgement) -> Value {
         "captures": captures,
         "verdict": verdict(&judgement.verdict),
         "because": text(&judgement.because),
-        "evidence": judgement.lines.iter().flat_map(|line| {
-            let list = match line.list {
-                LineList::ReapWhen => "reap-when",
-                LineList::SpareWhen => "spare-when",
-            };
-            line.evidence.iter().map(move |evidence| finding(evidence, list, Some(line.line)))
-        }).chain(judgement.vetoes.iter().map(|evidence| finding(evidence, "veto", None))).collect::<Vec<_>>(),
+        "evidence": findings(&judgement.lines, &judgement.vetoes),
         "members": judgement.tree.iter().map(|id| id.pid.number()).collect::<Vec<_>>(),
         "resident_bytes": judgement.resident,
         "age_seconds": age.as_secs(),
@@ -134,6 +130,18 @@ pub fn verdict(verdict: &Verdict) -> &'static str {
         Verdict::Suspect { .. } => "suspect",
         Verdict::Orphaned { .. } => "orphaned",
     }
+}
+
+/// Returns what each rule and each veto saw.
+pub(super) fn findings(lines: &[LineFinding], vetoes: &[Evidence]) -> Vec<Value> {
+    let lines = lines.iter().flat_map(|line| {
+        let list = match line.list {
+            LineList::ReapWhen => "reap-when",
+            LineList::SpareWhen => "spare-when",
+        };
+        line.evidence.iter().map(move |evidence| finding(evidence, list, Some(line.line)))
+    });
+    lines.chain(vetoes.iter().map(|evidence| finding(evidence, "veto", None))).collect()
 }
 
 fn finding(evidence: &Evidence, list: &str, line: Option<usize>) -> Value {
@@ -168,9 +176,9 @@ fn planned(teardown: &Teardown) -> Value {
     })
 }
 
-/// Returns a proven tree that waits.
-pub fn waiting_json(waiting: &Waiting) -> Value {
-    let why = match &waiting.why {
+/// Returns the word for why something proven waits.
+pub(super) fn wait_word(why: &Wait) -> &'static str {
+    match why {
         Wait::ReportOnly => "report-only",
         Wait::Pace => "pace",
         Wait::SameCause(_) => "same-cause",
@@ -178,7 +186,11 @@ pub fn waiting_json(waiting: &Waiting) -> Value {
         Wait::Unidentified => "unidentified",
         Wait::Successor => "successor",
         Wait::PartOf(_) => "part-of",
-    };
+    }
+}
+
+/// Returns a proven tree that waits.
+pub fn waiting_json(waiting: &Waiting) -> Value {
     let cause = match &waiting.why {
         Wait::SameCause(cause) => Some(super::text::cause(cause)),
         Wait::ReportOnly
@@ -200,7 +212,7 @@ pub fn waiting_json(waiting: &Waiting) -> Value {
     json!({
         "root": waiting.judgement.root.pid.number(),
         "policy": waiting.judgement.policy,
-        "why": why,
+        "why": wait_word(&waiting.why),
         "cause": cause,
         "part_of": part_of,
     })
@@ -280,6 +292,11 @@ mod tests {
         {
           "at": 1773500966000,
           "boot": "b",
+          "container_reports": [],
+          "container_stops": [],
+          "containers": [],
+          "containers_waiting": [],
+          "engines": [],
           "freed": {
             "disk_bytes": 0,
             "memory_bytes": 0

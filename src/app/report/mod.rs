@@ -3,6 +3,7 @@
 //! Grouping is here, once; `text` and `json` only write it down.
 
 pub mod behind;
+pub mod containers;
 pub mod json;
 pub mod outcome;
 pub mod text;
@@ -14,6 +15,7 @@ use bstr::{BStr, ByteSlice as _};
 
 use super::legible;
 use crate::config::policy::{ArgumentsShown, Config, ProofNeed};
+use crate::model::container::stop::StopReport;
 use crate::model::escape::escape;
 use crate::model::evidence::Says;
 use crate::model::id::ProcessId;
@@ -22,7 +24,7 @@ use crate::model::outcome::Report;
 use crate::model::plan::{Plan, Teardown, Wait, Waiting};
 use crate::model::residue::Cleared;
 use crate::model::rule::Strength;
-use crate::model::verdict::{Judgement, LineList, Lookalike, Verdict, Verdicts};
+use crate::model::verdict::{Judgement, LineFinding, LineList, Lookalike, Verdict, Verdicts};
 
 /// Everything that a report is made of.
 #[derive(Debug, Clone, Copy)]
@@ -54,6 +56,8 @@ pub struct Done<'a> {
     pub reports: &'a [Report],
     /// What became of what they left behind.
     pub cleared: &'a [Cleared],
+    /// What became of containers.
+    pub stopped: &'a [StopReport],
 }
 
 /// What the shown plan is.
@@ -167,8 +171,16 @@ impl<'a> Seen<'a> {
 
     /// Returns the policies that reap without a proof: every output names them.
     pub fn without_proof(&self) -> Vec<&'a str> {
-        let waived = self.config.policies.iter().filter(|policy| policy.proof == ProofNeed::Waived);
-        waived.map(|policy| policy.name.as_str()).filter(|name| self.wants(name)).collect()
+        let trees = self.config.policies.iter().map(|policy| (policy.name.as_str(), policy.proof));
+        let containers = self.config.containers.iter().map(|policy| (policy.name.as_str(), policy.proof));
+        let mut waived: Vec<&str> = trees
+            .chain(containers)
+            .filter(|(name, proof)| *proof == ProofNeed::Waived && self.wants(name))
+            .map(|(name, _)| name)
+            .collect();
+        // A policy for trees and one for containers may bear one name.
+        waived.dedup();
+        waived
     }
 
     /// Returns how many processes were in scope.
@@ -321,7 +333,12 @@ pub fn short_name<A: AsRef<[u8]>>(argv: &[A]) -> String {
 
 /// Returns the rules of the line that condemned a tree, proofs first.
 pub fn deciding(judgement: &Judgement) -> Vec<&str> {
-    let line = judgement.lines.iter().find(|line| line.list == LineList::ReapWhen && line.says == Says::Yes);
+    rules_of(&judgement.lines)
+}
+
+/// Returns the rules of the line that condemned, proofs first.
+pub fn rules_of(lines: &[LineFinding]) -> Vec<&str> {
+    let line = lines.iter().find(|line| line.list == LineList::ReapWhen && line.says == Says::Yes);
     let mut evidence: Vec<_> = line.map(|line| line.evidence.iter().collect()).unwrap_or_default();
     evidence.sort_by_key(|evidence: &&crate::model::evidence::Evidence| evidence.strength != Strength::Proof);
     evidence.iter().map(|evidence| evidence.rule.as_str()).collect()

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use super::{Done, behind};
+use super::{Done, behind, containers};
 use crate::app::exit::Exit;
 use crate::app::legible;
 use crate::app::out::{Colour, Paint, paint};
@@ -16,7 +16,8 @@ use crate::model::residue::{Cleared, Fate};
 
 /// Returns the lines that say what became of everything, what trees left behind included, and what came free by it.
 pub fn all(done: &Done<'_>, look: &Look, colour: Colour) -> String {
-    let mut text = outcomes(done.reports, colour);
+    let mut text = containers::outcomes(done.stopped, colour);
+    text.push_str(&outcomes(done.reports, colour));
     text.push_str(&behind::outcomes(done.cleared, colour));
     text.push_str(&behind::freed(done, look, colour));
     text

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Groups, KeepGroup, Kept, OfferGroup, ReapGroup, Seen, Stage, few};
+use super::{Groups, KeepGroup, Kept, OfferGroup, ReapGroup, Seen, Stage, containers, few};
 use crate::app::legible;
 use crate::app::out::{Colour, Paint, paint};
 use crate::app::words::{age, count, homely, number, size, span};
@@ -17,10 +17,14 @@ pub fn report(seen: &Seen<'_>, colour: Colour) -> String {
     let mut screen = Screen { seen, colour, text: String::new() };
     screen.opening(&groups);
     screen.reap(&groups.reap);
+    screen.text.push_str(&containers::planned(seen, colour));
     let behind = super::behind::planned(seen, colour);
     screen.text.push_str(&behind);
     screen.waiting(&groups);
+    screen.text.push_str(&containers::waiting(seen, colour));
     screen.keep(&groups.keep);
+    screen.text.push_str(&containers::kept(seen, colour));
+    screen.text.push_str(&containers::unknown(seen, colour));
     screen.unknown(&groups);
     screen.offers(&groups.offers);
     screen.closing(&groups);
@@ -56,8 +60,14 @@ impl Screen<'_> {
             }
             Scope::User | Scope::Host => processes,
         };
-        let nothing =
-            groups.reap.is_empty() && groups.waiting.is_empty() && seen.plan.residue.removals.is_empty();
+        let whose = match seen.containers() {
+            Some(listed) => format!("{whose} and {}", count(listed, "container", "containers")),
+            None => whose,
+        };
+        let nothing = groups.reap.is_empty()
+            && groups.waiting.is_empty()
+            && seen.plan.residue.removals.is_empty()
+            && !seen.has_container_work();
         let end = match (nothing, seen.stage) {
             (true, _) => ": nothing to reap.",
             (false, Stage::DryRun) => ". Nothing was touched.",
@@ -79,17 +89,8 @@ impl Screen<'_> {
             return;
         }
         let all: Vec<&Teardown> = groups.iter().flat_map(|group| group.trees.iter().copied()).collect();
-        let confirm = self.seen.config.confirm;
-        let further = confirm.looks.saturating_sub(1);
-        let (name, when) = match self.seen.stage {
-            Stage::Confirmed => ("REAPING", String::new()),
-            Stage::DryRun | Stage::FirstLook if further == 1 => {
-                ("WOULD REAP", format!("after a second look, {} later", span(confirm.apart)))
-            }
-            Stage::DryRun | Stage::FirstLook => {
-                ("WOULD REAP", format!("after {further} more looks, {} apart", span(confirm.apart)))
-            }
-        };
+        let name = if self.seen.stage == Stage::Confirmed { "REAPING" } else { "WOULD REAP" };
+        let when = when(self.seen);
         let total = totals(&all);
         self.heading(Paint::Reap, name, &format!("{}   {when}", total.join("   ")));
         let rows: Vec<Vec<String>> = groups
@@ -265,23 +266,44 @@ impl Screen<'_> {
     }
 
     fn closing(&mut self, groups: &Groups<'_>) {
-        let Some(first) = groups.reap.first().and_then(|group| group.trees.first()) else { return };
+        let tree = groups.reap.first().and_then(|group| group.trees.first());
+        let stop = self.seen.stops().next();
+        let first = match (tree, stop) {
+            (Some(tree), _) => tree.judgement.root.to_string(),
+            (None, Some(stop)) => stop.judgement.at.to_string(),
+            (None, None) => return,
+        };
         if self.seen.stage != Stage::DryRun {
             return;
         }
-        let total: usize = groups.reap.iter().map(|group| group.trees.len()).sum();
+        let trees: usize = groups.reap.iter().map(|group| group.trees.len()).sum();
+        let total = trees + self.seen.stops().count();
         let only = self.seen.only.map(|only| format!(" --policy {only}")).unwrap_or_default();
         self.text.push('\n');
         self.line(&format!(
-            "Reap the {}:  reapd sweep{only}        Why one of them:  reapd why {}",
+            "Reap the {}:  reapd sweep{only}        Why one of them:  reapd why {first}",
             number(total),
-            first.judgement.root
         ));
     }
 }
 
+/// Returns when what is planned would be done; nothing where that is now.
+pub(super) fn when(seen: &Seen<'_>) -> String {
+    let confirm = seen.config.confirm;
+    let further = confirm.looks.saturating_sub(1);
+    match seen.stage {
+        Stage::Confirmed => String::new(),
+        Stage::DryRun | Stage::FirstLook if further == 1 => {
+            format!("after a second look, {} later", span(confirm.apart))
+        }
+        Stage::DryRun | Stage::FirstLook => {
+            format!("after {further} more looks, {} apart", span(confirm.apart))
+        }
+    }
+}
+
 /// Returns what keeps trees that would go but for a veto, or for a rule of a `spare-when` line.
-fn vetoed(veto: &str) -> String {
+pub(super) fn vetoed(veto: &str) -> String {
     let words = match veto {
         "clients" => "in use: a client is connected",
         "stopped" => "stopped: somebody means to go on with them",
@@ -339,14 +361,14 @@ pub fn totals(trees: &[&Teardown]) -> Vec<String> {
     vec![count(trees.len(), "tree", "trees"), count(processes, "process", "processes"), size(resident)]
 }
 
-fn widths(rows: &[Vec<String>]) -> Vec<usize> {
+pub(super) fn widths(rows: &[Vec<String>]) -> Vec<usize> {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |at: usize| rows.iter().filter_map(|row| row.get(at)).map(|cell| cell.chars().count()).max();
     (0..columns).map(|at| width(at).unwrap_or(0)).collect()
 }
 
 /// Returns cells side by side: names to the left, figures to the right.
-fn padded(row: &[String], widths: &[usize]) -> String {
+pub(super) fn padded(row: &[String], widths: &[usize]) -> String {
     let mut line = String::new();
     for (at, (cell, width)) in row.iter().zip(widths).enumerate() {
         let _ = match at {

@@ -9,11 +9,15 @@ use super::family::{self, Kin};
 use super::signals::Signals;
 use super::watch::{AGAIN, Asking, LOOK, Watch, Why, let_go_of_streams, wait_on};
 use super::{end, say, tell};
+use crate::model::container::ContainerId;
 use crate::model::escape::escape;
 use crate::model::lease::Leftovers;
 
 /// What ends together with the command needs a moment to be gone.
 const AFTERMATH: Duration = Duration::from_millis(100);
+
+/// What `docker run` and `podman run` end with when the engine failed them, not the container (docker-run(1)).
+const LOST_ENGINE: i32 = 125;
 
 impl Watch<'_> {
     /// The command has ended: ends what it left behind or tells of it, and ends like it.
@@ -21,7 +25,7 @@ impl Watch<'_> {
         // Whoever reads or writes the other ends sees the end now, as without us.
         let_go_of_streams();
         let was_asked = matches!(self.asking, Asking::Running { .. });
-        let settled = self.settle(signals, was_asked);
+        let settled = self.settle(signals, was_asked, status);
         // Whoever is left in it keeps it, until a later run or a sweep.
         if let Some(place) = &self.place {
             place.remove();
@@ -38,9 +42,12 @@ impl Watch<'_> {
         end::like(status)
     }
 
-    fn settle(&mut self, signals: &Signals, was_asked: bool) -> Settled {
+    fn settle(&mut self, signals: &Signals, was_asked: bool, status: WaitStatus) -> Settled {
         if was_asked && self.wait_for_end(signals) == Waited::Told {
             return Settled::Left;
+        }
+        if let Some(container) = self.cut_off(status) {
+            return self.end_container(signals, &container);
         }
         if self.is_alone_soon(signals) {
             return Settled::Clean;
@@ -58,6 +65,29 @@ impl Watch<'_> {
                 Settled::Clean
             }
             Leftovers::Reap => self.end_leftovers(signals, &left),
+        }
+    }
+
+    /// Returns the container whose client was killed, or lost its engine: ending a client ends no container (C35). A
+    /// client that ends by itself, with the status of its container, has seen the end of it.
+    fn cut_off(&self, status: WaitStatus) -> Option<ContainerId> {
+        let is_cut_off = status.signaled() || status.exit_status() == Some(LOST_ENGINE);
+        if is_cut_off { self.record.as_ref()?.container() } else { None }
+    }
+
+    /// Has a container ended whose client is gone. Only its engine knows whether it is, so the lease stays, and says that
+    /// it is over, until a sweep finds nobody under it.
+    fn end_container(&mut self, signals: &Signals, container: &ContainerId) -> Settled {
+        match self.order.leftovers {
+            Leftovers::Report => {
+                say(&format!("{} may have left its container {container} behind", self.name()));
+                Settled::Clean
+            }
+            Leftovers::Reap => {
+                self.ask(Why::Ended, AGAIN);
+                self.wait_for_end(signals);
+                Settled::Left
+            }
         }
     }
 

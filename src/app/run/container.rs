@@ -8,12 +8,12 @@
 //! Whatever is not understood is left alone.
 
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
 use bstr::{BString, ByteSlice as _};
 
-use crate::model::docker_command::{RunOptions, Stays, run_at};
+use crate::model::docker_command::{RunOptions, Stays, engine_named, run_at};
 use crate::model::lease::{Holder, LeaseId};
 
 /// What goes into the command line.
@@ -38,7 +38,7 @@ pub(super) struct Stamped {
 
 /// Returns the command with the marks behind its word `run`; nothing where it is no such command, or is not understood.
 pub(super) fn stamped(command: &[OsString], stamp: Stamp<'_>) -> Option<Stamped> {
-    let words: Vec<BString> = command.iter().map(|word| word.as_bytes().into()).collect();
+    let words = bytes(command);
     let at = run_at(&words)?;
     let options = RunOptions::read(&words[at + 1..])?;
     let mut marks = vec![OsString::from("--label"), format!("dev.reapd.lease={}", stamp.id).into()];
@@ -60,15 +60,43 @@ pub(super) fn stamped(command: &[OsString], stamp: Stamp<'_>) -> Option<Stamped>
     Some(Stamped { command: all, cidfile })
 }
 
+fn bytes(command: &[OsString]) -> Vec<BString> {
+    command.iter().map(|word| word.as_bytes().into()).collect()
+}
+
 fn holder_text(holder: &Holder) -> Option<String> {
     let (start, boot, pidns) = (holder.start?, holder.boot.as_ref()?, holder.pidns?);
     Some(format!("{}:{}:{}:{pidns}", holder.pid, start.0, boot.0))
+}
+
+/// Returns the variables by which whoever looks for the container finds the engine that the command names; none where it
+/// names none, or is no command of docker's.
+pub(super) fn engine(command: &[OsString]) -> Vec<(&'static str, OsString)> {
+    let named = engine_named(&bytes(command));
+    named.into_iter().map(|(name, value)| (name, OsString::from_vec(value.into()))).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::model::id::{BootId, Pid, Start};
+
+    #[test]
+    fn the_engine_that_a_command_names_is_the_one_that_is_looked_at() {
+        let of = |line: &str| {
+            let words: Vec<OsString> = line.split(' ').map(Into::into).collect();
+            engine(&words)
+        };
+        let host = |socket: &str| vec![("DOCKER_HOST", OsString::from(socket))];
+        assert_eq!(of("docker -H unix:///x run -i img"), host("unix:///x"));
+        assert_eq!(of("/usr/bin/docker --host=unix:///x --log-level debug run img"), host("unix:///x"));
+        assert_eq!(of("docker --context colima run img"), [("DOCKER_CONTEXT", "colima".into())]);
+        for line in
+            ["docker run -H x img", "docker --log-level -H run img", "podman -c x run img", "sh -H x run"]
+        {
+            assert_eq!(of(line), [], "{line}");
+        }
+    }
 
     fn holder() -> Holder {
         Holder {

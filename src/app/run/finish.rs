@@ -10,6 +10,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::act::processes::raise_descriptor_limit;
+use crate::app::containers::carry::{Crew, Engines};
 use crate::app::exit::Exit;
 use crate::app::journal::Journal;
 use crate::app::journal::entry::By;
@@ -21,7 +22,7 @@ use crate::app::look::{Eyes, Sight, hold_suspects, plan as plan_from, take};
 use crate::app::memory;
 use crate::app::place::state_trouble;
 use crate::app::report::json::{SCHEMA, outcome as outcome_json};
-use crate::app::report::{outcome, text};
+use crate::app::report::{containers, outcome, text};
 use crate::app::scene::Stand;
 use crate::app::session::Session;
 use crate::app::signals::{self, Waited};
@@ -32,6 +33,8 @@ use crate::config::Whole;
 use crate::config::policy::{Config, Confirm};
 use crate::judge::Ledger;
 use crate::judge::leased::covered;
+use crate::model::container::ContainerId;
+use crate::model::container::stop::StopReport;
 use crate::model::id::{ProcessId, Uid};
 use crate::model::keep::KeepMark;
 use crate::model::lease::LeaseId;
@@ -39,6 +42,10 @@ use crate::model::outcome::{Closure, Report};
 use crate::model::plan::Plan;
 use crate::model::verdict::Verdict;
 use crate::plan::{Asked, Pace};
+
+use leased::LeasedContainer;
+
+mod leased;
 
 /// The policy that looks at leases.
 const POLICY: &str = "lease";
@@ -63,6 +70,10 @@ struct Finished {
     kept: Vec<(ProcessId, String)>,
     /// What became of each tree that was.
     reports: Vec<Report>,
+    /// Its containers that were not set about, with the reason.
+    left: Vec<(ContainerId, String)>,
+    /// What became of each container that was.
+    stopped: Vec<StopReport>,
     /// What could not be written down.
     unwritten: Option<String>,
 }
@@ -83,19 +94,37 @@ pub fn finish(session: &mut Session, id: &str) -> Result<Exit, Trouble> {
             )
             .collect();
         let teardowns: Vec<_> = finished.reports.iter().map(outcome_json).collect();
-        session.json(&json!({ "schema": SCHEMA, "id": id.as_str(), "kept": kept, "teardowns": teardowns }));
+        let left: Vec<_> = finished
+            .left
+            .iter()
+            .map(|(id, why)| json!({ "id": id.as_str(), "why": legible::text(why) }))
+            .collect();
+        let stopped: Vec<_> = finished.stopped.iter().map(containers::report_json).collect();
+        session.json(&json!({
+            "schema": SCHEMA,
+            "id": id.as_str(),
+            "kept": kept,
+            "teardowns": teardowns,
+            "containers_kept": left,
+            "container_reports": stopped,
+        }));
     } else {
+        for (id, why) in &finished.left {
+            let line = format!("  kept             container {id}: {}", legible::text(why));
+            session.out.line(&line);
+        }
         for (id, why) in &finished.kept {
             let line = format!("  kept             {id}: {}", legible::text(why));
             session.out.line(&line);
         }
+        session.out.data(&containers::outcomes(&finished.stopped, session.out.colour));
         session.out.data(&outcome::outcomes(&finished.reports, session.out.colour));
     }
     if let Some(why) = finished.unwritten {
         session.talk(&format!("not everything that was done is in the journal: {why}"));
         return Ok(Exit::Failed);
     }
-    Ok(outcome::exit(&finished.reports))
+    Ok(outcome::exit(&finished.reports).max(containers::exit(&finished.stopped)))
 }
 
 /// Begins a session of our own, since nothing in reapd's own session is ever touched. A process that leads its group
@@ -124,7 +153,9 @@ fn is_leader() -> bool {
 fn end(session: &mut Session, id: &LeaseId) -> Result<Option<Finished>, Trouble> {
     // A configuration that cannot be read may hold a keep list: nothing is ended.
     let Whole { mut config, off: _, off_containers: _ } = session.configuration()?;
-    if !config.policies.iter().any(|policy| policy.name == POLICY) {
+    let of_trees = config.policies.iter().map(|policy| &policy.name);
+    let mut all = of_trees.chain(config.containers.iter().map(|policy| &policy.name));
+    if !all.any(|name| name == POLICY) {
         session.talk(&format!("policy {POLICY} is off: nothing is ended"));
         return Ok(Some(Finished::default()));
     }
@@ -174,16 +205,32 @@ impl Narrow<'_> {
         let asked = Asked { pace: Pace::Unpaced, only: Some(POLICY.to_owned()), ..Asked::default() };
         let mut plan = plan_from(self.eyes, &mut sight.look, &sight.verdicts, self.config, &asked);
         plan.teardowns.retain(|teardown| self.is_ours(&sight, teardown.judgement.root));
-        let mut kept = self.kept(&sight, &plan);
-        if plan.teardowns.is_empty() {
-            return Ok(Some(Finished { kept, ..Finished::default() }));
+        let lease = LeasedContainer::of(&sight.look, self.owner, self.id);
+        plan.containers.stops.retain(|stop| lease.is(&stop.judgement.listed));
+        let kept = self.kept(&sight, &plan);
+        let mut finished = Finished { kept, left: lease.left(&sight, &plan), ..Finished::default() };
+        if plan.teardowns.is_empty() && plan.containers.stops.is_empty() {
+            return Ok(Some(finished));
         }
         if signals::asked() {
             return Ok(None);
         }
         let state = self.state;
+        // The container first: ending its client would not end it (C35). Whatever becomes of it, the rest goes on.
+        let mut crew = Crew {
+            eyes: &mut *self.eyes,
+            config: self.config,
+            ledger: &ledger,
+            journal: &mut journal,
+            by: By::Finish,
+            fresh_marks: &|| memory::marks(state).ok(),
+            hands: &mut Engines,
+            unwritten: None,
+        };
+        finished.stopped = crew.carry_out(&plan.containers.stops);
+        let unwritten = crew.unwritten.take();
         let mut stand = Stand {
-            eyes: self.eyes,
+            eyes: &mut *self.eyes,
             config: self.config,
             ledger: &ledger,
             journal: &mut journal,
@@ -192,14 +239,20 @@ impl Narrow<'_> {
             verdicts: sight.verdicts,
             fresh_marks: &|| memory::marks(state).ok(),
             checked: None,
-            unwritten: None,
+            unwritten,
             turns,
         };
-        let reports = carry_out(&plan, &mut stand);
-        kept.extend(reports.iter().filter(|report| report.closure == Closure::Untouched).map(|report| {
+        finished.reports = carry_out(&plan, &mut stand);
+        finished.unwritten = stand.unwritten.take();
+        let now = self.eyes.table()?;
+        // A client that went with its container was not kept by anybody.
+        let is_there = |root| now.table.get(root).is_some_and(|row| !row.is_gone());
+        finished.reports.retain(|report| report.closure != Closure::Untouched || is_there(report.root));
+        let stood = finished.reports.iter().filter(|report| report.closure == Closure::Untouched);
+        finished.kept.extend(stood.map(|report| {
             (report.root, report.stood_down.clone().unwrap_or_else(|| "nothing was signalled".to_owned()))
         }));
-        Ok(Some(Finished { kept, reports, unwritten: stand.unwritten }))
+        Ok(Some(finished))
     }
 
     /// Takes as many looks as it needs until nobody of this lease is only suspected.
@@ -211,7 +264,13 @@ impl Narrow<'_> {
                     && matches!(judgement.verdict, Verdict::Suspect { .. })
                     && self.is_ours(&sight, judgement.root)
             });
-            if !is_open {
+            let lease = LeasedContainer::of(&sight.look, self.owner, self.id);
+            let is_contained_open = sight.verdicts.containers.iter().any(|judgement| {
+                judgement.policy == POLICY
+                    && matches!(judgement.verdict, Verdict::Suspect { .. })
+                    && lease.is(&judgement.listed)
+            });
+            if !is_open && !is_contained_open {
                 break;
             }
             // A breath more than the time apart, since looks that are closer together count once.

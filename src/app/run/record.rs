@@ -1,14 +1,18 @@
 //! The lease of one `reapd run`: written before the command starts, completed once it has, removed when nothing of it
 //! is left. It is what lets a later sweep finish when the watcher was killed.
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
 
 use bstr::BString;
+use rustix::fs::{Mode, OFlags};
 
 use super::words::Order;
 use crate::app::lease::store::{self, Store, StoreError};
 use crate::app::lease::{identity, place};
 use crate::app::place::Surroundings;
+use crate::model::container::ContainerId;
 use crate::model::id::{Pid, ProcessId};
 use crate::model::lease::{Bound, Cgroup, Holder, Lease, LeaseId, Release, Run, RunChannel};
 
@@ -106,6 +110,11 @@ impl Record {
         }
     }
 
+    /// Returns the container that the command made, once its client has written that down.
+    pub(super) fn container(&self) -> Option<ContainerId> {
+        contained(Path::new(self.draft.labels.get(CIDFILE)?))
+    }
+
     /// Makes the lease one that covers ourselves, who are about to become the command: nobody watches.
     pub(super) fn become_command(&mut self) {
         if let Some(run) = &self.draft.run {
@@ -168,7 +177,23 @@ impl Record {
 }
 
 /// The label that tells where the id of the command's container stands.
-const CIDFILE: &str = "cidfile";
+pub(super) const CIDFILE: &str = "cidfile";
+
+/// Returns the container whose id stands in a file; nothing where none does. The path may be anybody's words: nothing
+/// but a regular file is read, and no more of it than an id has.
+pub(super) fn contained(path: &Path) -> Option<ContainerId> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
+    if !file.metadata().ok()?.is_file() {
+        return None;
+    }
+    let mut text = String::new();
+    file.take(LONGEST).read_to_string(&mut text).ok()?;
+    ContainerId::new(text.trim_end())
+}
+
+/// An id and a line feed.
+const LONGEST: u64 = 65;
 
 /// Returns the record of a holder. Of one that cannot be seen, the bare number: whoever sees the file first pins it.
 fn holder(held: HeldBy, own: &Holder) -> Holder {

@@ -306,6 +306,8 @@ impl<'a> Watch<'a> {
         if let Some(path) = &place.state_dir {
             finish.arg("--state-dir").arg(path);
         }
+        // Another engine than the usual one, where the command says so.
+        finish.envs(super::container::engine(&self.order.command));
         let talk = match self.order.talk {
             Talk::Quiet => Stdio::null(),
             Talk::Verbose => Stdio::inherit(),

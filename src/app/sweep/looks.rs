@@ -6,11 +6,13 @@ use std::time::Duration;
 use super::run::Run;
 use crate::app::look::{Eyes, Sight, hold_suspects, take};
 use crate::app::out::Reader;
+use crate::app::report::{self, behind, text};
 use crate::app::signals::{self, Waited};
 use crate::app::trouble::Trouble;
 use crate::app::words;
 use crate::judge::Ledger;
 use crate::judge::ledger::{Begun, Rearm};
+use crate::model::container::ContainerRef;
 use crate::model::id::ProcessId;
 use crate::model::keep::KeepMark;
 use crate::model::plan::Plan;
@@ -43,7 +45,7 @@ impl Run<'_> {
         plan: &Plan,
     ) -> Result<Option<Sight>, Trouble> {
         let confirm = self.config.confirm;
-        let wanted = trees(plan);
+        let (wanted, contained) = (trees(plan), containers(plan));
         let mut left = confirm.looks.saturating_sub(1).max(1);
         let mut last = first.look.snapshot.began.boot;
         // A suspend meanwhile starts the row anew, but not for ever.
@@ -68,6 +70,9 @@ impl Run<'_> {
             let open = sight.verdicts.judgements.iter().any(|judgement| {
                 matches!(judgement.verdict, Verdict::Suspect { .. })
                     && wanted.contains(&(judgement.root, judgement.policy.clone()))
+            }) || sight.verdicts.containers.iter().any(|judgement| {
+                matches!(judgement.verdict, Verdict::Suspect { .. })
+                    && contained.contains(&(judgement.at.clone(), judgement.policy.clone()))
             });
             if left == 0 || !open {
                 return Ok(Some(sight));
@@ -80,6 +85,31 @@ impl Run<'_> {
 pub(super) fn trees(plan: &Plan) -> BTreeSet<(ProcessId, String)> {
     let name = |judgement: &Judgement| (judgement.root, judgement.policy.clone());
     plan.teardowns.iter().map(|teardown| name(&teardown.judgement)).collect()
+}
+
+/// Returns the containers of a plan, each with its policy.
+pub(super) fn containers(plan: &Plan) -> BTreeSet<(ContainerRef, String)> {
+    plan.containers.stops.iter().map(|stop| (stop.run.at.clone(), stop.judgement.policy.clone())).collect()
+}
+
+/// Returns the question that a plan is put to a person with.
+pub(super) fn question(plan: &Plan) -> String {
+    let trees: Vec<_> = plan.teardowns.iter().collect();
+    let stops: Vec<_> = plan.containers.stops.iter().collect();
+    let left: Vec<_> = plan.residue.removals.iter().collect();
+    let mut ended = Vec::new();
+    if !trees.is_empty() {
+        ended.push(text::totals(&trees).join(", "));
+    }
+    if !stops.is_empty() {
+        ended.push(report::containers::totals(&stops).join(", "));
+    }
+    let (ended, left) = (ended.join(" and "), (!left.is_empty()).then(|| behind::totals(&left).join(", ")));
+    match (ended.as_str(), left) {
+        ("", left) => format!("Remove {}?", left.unwrap_or_default()),
+        (ended, None) => format!("Reap {ended}?"),
+        (ended, Some(left)) => format!("Reap {ended}, and remove {left}?"),
+    }
 }
 
 fn rearmed(why: Rearm) -> &'static str {

@@ -2,6 +2,7 @@
 
 use super::{Consent, Found, Manner, looks, seen};
 use crate::act::processes::raise_descriptor_limit;
+use crate::app::containers::carry::{Crew, Engines};
 use crate::app::exit::Exit;
 use crate::app::glance::released_for;
 use crate::app::journal::Journal;
@@ -13,7 +14,7 @@ use crate::app::look::{Eyes, Sight, foreseen, plan as plan_from};
 use crate::app::memory::{self, Remembered};
 use crate::app::place::state_trouble;
 use crate::app::question::{Reply, ask};
-use crate::app::report::{Detail, Done, Stage, behind, json, outcome, text};
+use crate::app::report::{Detail, Done, Stage, containers, json, outcome, text};
 use crate::app::residue::{self, Clearance, Seek};
 use crate::app::scene::Stand;
 use crate::app::session::Session;
@@ -30,6 +31,7 @@ use crate::model::known::Reason;
 use crate::model::look::Gap;
 use crate::model::plan::Plan;
 use crate::model::residue::Removal;
+use crate::model::verdict::Verdicts;
 use crate::plan::Asked;
 
 /// A sweep that may act.
@@ -40,6 +42,13 @@ pub(super) struct Run<'a> {
     pub(super) detail: Detail,
     pub(super) manner: Manner,
     pub(super) consent: Consent,
+}
+
+/// What the last look confirmed.
+struct Confirmed {
+    sight: Sight,
+    plan: Plan,
+    verdicts: Verdicts,
 }
 
 impl Run<'_> {
@@ -86,7 +95,7 @@ impl Run<'_> {
                 tidy(&self.session.around, eyes, self.config, &ledger);
             }
         }
-        Ok((exit.max(outcome::exit(&taken_up)), found))
+        Ok((exit.max(taken_up), found))
     }
 
     fn ledger(&mut self, state: &State) -> Result<Ledger, Trouble> {
@@ -130,12 +139,12 @@ impl Run<'_> {
         };
         let orphans = Found::of(&plan);
         self.show(&sight, &plan, stage);
-        if plan.teardowns.is_empty() && plan.residue.removals.is_empty() {
+        if plan.teardowns.is_empty() && plan.residue.removals.is_empty() && plan.containers.stops.is_empty() {
             self.finish(&sight, &plan, stage, &Done::default());
             return Ok((Exit::Done, orphans));
         }
         if self.consent == Consent::Ask {
-            match ask(&mut self.session.out, &question(&plan)) {
+            match ask(&mut self.session.out, &looks::question(&plan)) {
                 Reply::Yes => {}
                 Reply::No => {
                     self.finish(&sight, &plan, stage, &Done::default());
@@ -151,12 +160,15 @@ impl Run<'_> {
             sight = last;
             found = left_behind(eyes, seek, &mut sight, ledger);
             confirmed = sight.verdicts.clone();
-            let shown = looks::trees(&plan);
+            let (shown, shown_containers) = (looks::trees(&plan), looks::containers(&plan));
             let residue = std::mem::take(&mut plan.residue);
             plan = plan_from(eyes, &mut sight.look, &confirmed, self.config, &self.asked);
             // The person said yes to what was on the screen, and to nothing else.
             plan.teardowns.retain(|teardown| {
                 shown.contains(&(teardown.judgement.root, teardown.judgement.policy.clone()))
+            });
+            plan.containers.stops.retain(|stop| {
+                shown_containers.contains(&(stop.run.at.clone(), stop.judgement.policy.clone()))
             });
             plan.residue = residue::plan(eyes, seek, &sight.look, &plan, &found);
             let was_shown = |removal: &Removal| {
@@ -166,15 +178,46 @@ impl Run<'_> {
                     .any(|one| one.place == removal.place && one.own.file == removal.own.file)
             };
             plan.residue.removals.retain(was_shown);
-            // Where no tree was shown, the yes was to what trees left behind.
-            let confirmed = if shown.is_empty() { plan.residue.removals.len() } else { plan.teardowns.len() };
+            // Where nothing that runs was shown, the yes was to what trees left behind.
+            let confirmed = if shown.is_empty() && shown_containers.is_empty() {
+                plan.residue.removals.len()
+            } else {
+                plan.teardowns.len() + plan.containers.stops.len()
+            };
             self.session.out.talk(&format!("{} confirmed.", words::number(confirmed)));
         }
         if signals::asked() {
             return Ok((self.stopped(), orphans));
         }
+        let exit = self.act(eyes, state, journal, ledger, Confirmed { sight, plan, verdicts: confirmed })?;
+        Ok((exit, orphans))
+    }
+
+    /// Carries the plan out, and says what became of everything.
+    fn act(
+        &mut self,
+        eyes: &mut dyn Eyes,
+        state: &State,
+        journal: &mut Journal<'_>,
+        ledger: &Ledger,
+        confirmed: Confirmed,
+    ) -> Result<Exit, Trouble> {
+        let Confirmed { sight, plan, verdicts } = confirmed;
         memory::save_ledger(state, ledger).map_err(|error| state_trouble(&error))?;
         let by = if matches!(self.manner, Manner::Once(_)) { By::Once } else { By::Hand };
+        // First, since ending the client of a container is not ending the container (C35).
+        let mut crew = Crew {
+            eyes: &mut *eyes,
+            config: self.config,
+            ledger,
+            journal: &mut *journal,
+            by,
+            fresh_marks: &|| memory::marks(state).ok(),
+            hands: &mut Engines,
+            unwritten: None,
+        };
+        let stopped = crew.carry_out(&plan.containers.stops);
+        let unwritten = crew.unwritten.take();
         let mut stand = Stand {
             eyes,
             config: self.config,
@@ -182,10 +225,10 @@ impl Run<'_> {
             journal,
             by,
             look: sight.look.clone(),
-            verdicts: confirmed,
+            verdicts,
             fresh_marks: &|| memory::marks(state).ok(),
             checked: None,
-            unwritten: None,
+            unwritten,
             turns: Turns::none(&self.session.around),
         };
         let reports = carry_out(&plan, &mut stand);
@@ -193,18 +236,22 @@ impl Run<'_> {
         let mut cleared = Vec::new();
         // What trees left is worth nothing against a journal that is not written any more.
         if unwritten.is_none() && !signals::asked() {
+            let temporary = self.session.around.temporary();
+            let only = self.asked.only.as_deref();
+            let seek = Seek { config: self.config, temporary: &temporary, only };
             let fresh_marks = &|| memory::marks(state).ok();
             let clearance = Clearance { eyes, seek, ledger, journal, by, fresh_marks };
             unwritten = residue::carry_out(&plan.residue, &reports, clearance, &mut cleared).err();
         }
-        let done = Done { reports: &reports, cleared: &cleared };
+        let done = Done { reports: &reports, cleared: &cleared, stopped: &stopped };
         self.finish(&sight, &plan, Stage::Confirmed, &done);
-        let mut exit = outcome::exit(&reports).max(outcome::residue_exit(&cleared));
+        let mut exit =
+            outcome::exit(&reports).max(outcome::residue_exit(&cleared)).max(containers::exit(&stopped));
         if let Some(why) = unwritten {
             self.session.talk(&format!("not everything that was done is in the journal: {why}"));
             exit = exit.max(Exit::Failed);
         }
-        Ok((exit, orphans))
+        Ok(exit)
     }
 
     fn stopped(&mut self) -> Exit {
@@ -230,19 +277,6 @@ impl Run<'_> {
         } else {
             let lines = outcome::all(done, &sight.look, self.session.out.colour);
             self.session.out.data(&lines);
-        }
-    }
-}
-
-fn question(plan: &Plan) -> String {
-    let all: Vec<_> = plan.teardowns.iter().collect();
-    let left: Vec<_> = plan.residue.removals.iter().collect();
-    match (all.is_empty(), left.is_empty()) {
-        (true, _) => format!("Remove {}?", behind::totals(&left).join(", ")),
-        (false, true) => format!("Reap {}?", text::totals(&all).join(", ")),
-        (false, false) => {
-            let (all, left) = (text::totals(&all).join(", "), behind::totals(&left).join(", "));
-            format!("Reap {all}, and remove {left}?")
         }
     }
 }

@@ -246,12 +246,22 @@ fn repository(image: &BStr) -> &BStr {
     name
 }
 
-/// Says whether a container was surely made by a `docker run` that stayed with it. `docker create -i` leaves the same
-/// marks, and what it made may be started without anybody attached: it has no `--rm` as a rule, and starts later.
+/// Says whether a container was made by a `docker run` that stayed with it. `docker create -i` and libraries leave the
+/// same marks, and what they made may be started without anybody attached, for commands that are run in it later: it
+/// has no `--rm` as a rule, starts later, or bears a name by which it is found again.
 pub(in crate::judge) fn is_made_by_run(case: &ContainerCase<'_>, to: Subject<'_>) -> bool {
     is_attached(to.facts)
         && to.facts.removal == AutoRemoval::Yes
+        && to.listed.names.iter().all(|name| is_given_by_engine(name))
         && created(case, to.listed.created).is_some_and(|created| to.began <= created.plus(AT_ONCE))
+}
+
+/// Says whether a name has the form of those that an engine makes up itself: two words, and a digit where they were taken
+/// (`quirky_noether`, `quirky_noether3`).
+fn is_given_by_engine(name: &str) -> bool {
+    let name = name.strip_suffix(|letter: char| letter.is_ascii_digit()).unwrap_or(name);
+    let is_word = |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_lowercase());
+    name.split_once('_').is_some_and(|(one, other)| is_word(one) && is_word(other))
 }
 
 /// Says whether all of these `docker run`s are needed by other containers: each has its own, and none is left for this

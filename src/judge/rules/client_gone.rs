@@ -5,7 +5,7 @@
 //! A container that was made as `docker run -i` does: one client was connected from the start, and its input ends for
 //! good with that client (OpenStdin, AttachStdin and StdinOnce, no terminal). No port of the host leads into it and
 //! nothing listens in its network. Its input ended and nothing of it is left to read; or it could not be read, and it
-//! was made with `--rm` and started at once. And no live client of its engine could be its own: every connection to
+//! was made with `--rm`, without a name, and started at once. And no live client of its engine could be its own: every connection to
 //! the engine's socket was traced to a process, the engine can be reached from this machine alone, and each of those
 //! processes cannot have made it (it began later, or its own command line has another image, name, label, cidfile or
 //! arguments), never stays with a container (`docker ps`, `events`, `build`), or is needed by another container whose
@@ -23,7 +23,8 @@
 //! told only where their inputs can be read (A18), and being started right after a client proves nothing, since a slow
 //! pull makes a later container its own. A client of a library, of which nobody can tell what it is attached to;
 //! `docker system dial-stdio`, which speaks for somebody elsewhere; an engine that listens to the network. A container
-//! of `docker create -i` that was started later, where its input cannot be read. Podman, which never says how a
+//! of `docker create -i`, or of a library, that was started without anybody attached, for commands that are run in it:
+//! where its input cannot be read, a name of its own or a later start keeps it. Podman, which never says how a
 //! container was attached to. All of these that cannot be told are unknown, and say what would tell. A container with
 //! more input than it read, whose client was killed, looks as if its input were open (an engine that cannot write does
 //! not notice): it stays.

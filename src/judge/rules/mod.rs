@@ -18,6 +18,7 @@ pub mod older_than;
 pub mod owner_gone;
 pub mod reaper_gone;
 pub mod reparented;
+pub mod shares_files;
 pub mod socket_unreachable;
 pub mod socket_unresponsive;
 pub mod stdin_abandoned;
@@ -52,6 +53,7 @@ pub static ALL: &[&Rule] = &[
     &reparented::RULE,
     &older_than::RULE,
     &clients::RULE,
+    &shares_files::RULE,
 ];
 
 /// Returns the rule of this name.

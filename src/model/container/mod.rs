@@ -4,6 +4,8 @@
 //! checked when it is read; nothing in here was filtered by the engine alone.
 
 pub mod judgement;
+#[cfg(test)]
+pub mod sample;
 pub mod stop;
 
 use std::collections::BTreeMap;
