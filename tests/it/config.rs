@@ -123,6 +123,7 @@ static RULES: &[&RuleSpec] = &[
         rule("unhealthy", Sign, &[setting("for", Duration, Optional)], Some("for"), ReapWhen),
         Serves::Containers,
     ),
+    &serving(rule("shares-files", Sign, &[], None, SpareWhen), Serves::Containers),
     &serving(
         rule("reaper-gone", Sign, &[setting("for", Duration, Optional)], Some("for"), ReapWhen),
         Serves::Containers,

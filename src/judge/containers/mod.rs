@@ -4,6 +4,7 @@
 //! orphan, and whatever is not known keeps.
 
 mod assess;
+pub(super) mod assignment;
 mod candidates;
 pub mod case;
 pub(super) mod clients;

@@ -83,6 +83,12 @@ fn moment(seconds: u64) -> Moment {
     Moment(0).plus(Duration::from_secs(seconds))
 }
 
+/// Returns a name of the form that an engine gives: `calm_ab`, `calm_ac` and so on.
+pub(in crate::judge) fn given(number: u8) -> String {
+    let letter = |number: u8| char::from(b'a' + number);
+    format!("calm_{}{}", letter(number / 26), letter(number % 26))
+}
+
 /// The wall clock at the boot, seconds.
 const BOOTED: u64 = 1_700_000_000;
 
@@ -130,7 +136,7 @@ impl World {
     /// A container of `docker run -i --rm image`, its input at an end.
     pub(in crate::judge) fn made(mut self, number: u8, began: u64) -> World {
         let id = container(number);
-        let name = format!("name-{number}");
+        let name = given(number);
         let image_id = format!("sha256:{}", "ab".repeat(32));
         let init = i32::from(number) + 1_000;
         let labels = BTreeMap::from([("maker".to_owned(), "someone".to_owned())]);

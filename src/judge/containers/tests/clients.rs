@@ -2,7 +2,9 @@
 
 use crate::judge::containers::support::{World, container, engine, pipe, unknown};
 use crate::model::container::judgement::ContainerLookalike;
-use crate::model::container::{Attached, AutoRemoval, EngineKind, Published, Reach, Tty};
+use crate::model::container::{
+    Attached, AutoRemoval, ContainerMount, EngineKind, MountAccess, MountKind, Published, Reach, Tty,
+};
 use crate::model::evidence::Cause;
 use crate::model::known::Reason;
 use crate::model::question::{Census, Channel, ChannelKind, FarEnd};
@@ -39,7 +41,7 @@ fn only_what_was_made_as_docker_run_i_does_is_matched() {
 
 #[test]
 fn the_rule_itself_asks_how_it_was_made() {
-    let policy = "[container.x]\nmatch = { name = \"name-1\" }\nreap-when = [{ client-gone = true }]\n";
+    let policy = "[container.x]\nmatch = { name = \"calm_ab\" }\nreap-when = [{ client-gone = true }]\n";
     let stray = || World::stray().configured(policy);
     stray().is_by(1, "x", "suspect", "ended");
     let not = "no client was attached";
@@ -138,20 +140,20 @@ fn a_name_is_another_ones_only_where_another_bears_it() {
     World::stray().unread().client(50, 900, line).is("unknown", "whether process");
     let other = World::stray().made(2, 950).list(2, |listed| listed.names = vec!["mine".into()]);
     other.unread().client(50, 900, line).is_by(1, "docker-run", "suspect", "none of the 1");
-    World::stray().client(50, 900, "docker run -i --rm --name=name-1 image").is("alive", "names");
+    World::stray().client(50, 900, "docker run -i --rm --name=calm_ab image").is("alive", "names");
 }
 
 #[test]
 fn whoever_names_it_is_alive() {
     for line in [
-        "docker attach name-1",
-        "docker logs -f name-1",
+        "docker attach calm_ab",
+        "docker logs -f calm_ab",
         "docker wait 0101",
-        "docker exec -i name-1 sh",
-        "docker cp name-1:/x /y",
-        "docker start -ai name-1",
+        "docker exec -i calm_ab sh",
+        "docker cp calm_ab:/x /y",
+        "docker start -ai calm_ab",
         "python3 watch.py 010101010101",
-        "some-program --container=name-1",
+        "some-program --container=calm_ab",
     ] {
         World::stray().client(50, 2_000, line).is("alive", "names");
     }
@@ -160,11 +162,11 @@ fn whoever_names_it_is_alive() {
 #[test]
 fn who_attaches_to_another_one_is_not_its_client() {
     let world = |line| World::stray().made(2, 500).open(2).client(50, 900, line);
-    world("docker start -ai name-2").is("suspect", "ended");
+    world("docker start -ai calm_ac").is("suspect", "ended");
     world("docker attach 020202020202").is("suspect", "ended");
     // The name may have been its own when that was said.
     world("docker attach renamed").is("unknown", "not there under that name");
-    let later = World::stray().made(2, 1_500).open(2).client(50, 900, "docker attach name-2");
+    let later = World::stray().made(2, 1_500).open(2).client(50, 900, "docker attach calm_ac");
     later.is("unknown", "not there under that name");
 }
 
@@ -275,7 +277,7 @@ fn a_client_is_needed_elsewhere_only_for_sure_a18() {
     world.config = crate::judge::containers::support::config("");
     world.stdins.insert(container(1), Ok(pipe(FarEnd::Gone)));
     world.is("unknown", "cannot be told");
-    let attached = twins().client(51, 1_200, "docker attach name-2");
+    let attached = twins().client(51, 1_200, "docker attach calm_ac");
     attached.is("unknown", "whether process");
     // It began before every client: an engine that was killed and came back keeps it open.
     World::stray().made(2, 800).open(2).client(50, 900, RUN).is("unknown", "whether process");
@@ -317,4 +319,29 @@ fn podman_never_tells_and_so_is_never_told() {
     let mut unknown_kind = World::stray();
     unknown_kind.kind = Err(unknown(Reason::Hung));
     unknown_kind.is("unknown", "no answer in time");
+}
+
+#[test]
+fn who_bears_a_name_of_its_own_may_be_there_for_commands_in_it() {
+    let named = |name: &str| World::stray().list(1, |listed| listed.names = vec![name.into()]);
+    let ever = "whether a client was ever attached";
+    for name in ["tool-1", "Tool_one", "tool", "a_b_c", "tool_1x"] {
+        named(name).unread().is("unknown", ever);
+        // Its input ended: it had one.
+        named(name).is("suspect", "ended");
+    }
+    named("quirky_noether3").unread().is("suspect", "none of the 0");
+}
+
+#[test]
+fn who_writes_where_it_stays_is_told_and_kept() {
+    let mount = |kind, access| ContainerMount { kind, source: "/srv/x".into(), inside: "/w".into(), access };
+    let with = |kind, access| World::stray().facts(1, |facts| facts.mounts = vec![mount(kind, access)]);
+    let judgement = with(MountKind::Bind, MountAccess::Writable).is("alive", "may write to /srv/x");
+    assert_eq!(judgement.lookalike, Some(ContainerLookalike::Vetoed("shares-files".into())));
+    with(MountKind::Volume, MountAccess::Writable).is("alive", "may write");
+    with(MountKind::Other("x".into()), MountAccess::Writable).is("alive", "may write");
+    with(MountKind::Bind, MountAccess::ReadOnly).is("suspect", "ended");
+    with(MountKind::AnonymousVolume, MountAccess::Writable).is("suspect", "ended");
+    with(MountKind::Memory, MountAccess::Writable).is("suspect", "ended");
 }

@@ -47,9 +47,9 @@ fn bearer(mut world: World, number: i32, start: Start, began: u64) -> World {
 fn a_released_lease_ends_its_container() {
     check(&leased(), "suspect", "was released");
     // The client that `reapd run` started goes with it.
-    let client = "docker run --label dev.reapd.lease=lease-1 --name name-1 -i image";
+    let client = "docker run --label dev.reapd.lease=lease-1 --name calm_ab -i image";
     check(&leased().client(50, 900, client), "suspect", "was released");
-    check(&leased().client(50, 900, "docker attach name-1"), "alive", "names it");
+    check(&leased().client(50, 900, "docker attach calm_ab"), "alive", "names it");
     // Whom nobody can see on this system is no reason against its owner's word.
     let mut blind = leased().facts(1, |facts| {
         facts.init = Err(unknown(Reason::Foreign));

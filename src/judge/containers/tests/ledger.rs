@@ -182,7 +182,7 @@ fn only_what_is_admitted_is_looked_at() {
 
 #[test]
 fn a_variable_that_is_captured_is_asked_for_each_time() {
-    let text = "[container.x]\nmatch = { name = \"name-1\" }\nreap-when = [{ client-gone = true }]\n\
+    let text = "[container.x]\nmatch = { name = \"calm_ab\" }\nreap-when = [{ client-gone = true }]\n\
         capture = { job = { env = \"JOB\" }, work = { bind = \"/w/\" } }\n";
     let mut world = World::stray().configured(text).open(1).facts(1, |facts| {
         facts.env.insert("JOB".into(), "j-1".into());

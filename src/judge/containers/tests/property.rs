@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 
-use crate::judge::containers::support::{World, at, container, pipe, unknown};
+use crate::judge::containers::support::{World, at, container, given, pipe, unknown};
 use crate::judge::{Ledger, judge};
 use crate::model::container::{Attached, AutoRemoval, ContainerRef, ContainerState, RestartPolicy, Tty};
 use crate::model::known::{Known, Reason};
@@ -156,8 +156,9 @@ fn built(world: World, number: u8, made: &Made) -> World {
     let image = IMAGES[made.image];
     world = world.list(number, |listed| {
         image.clone_into(&mut listed.image);
-        listed.names = vec![if made.named { name.clone() } else { format!("random_{number}") }];
-        if made.maker == Maker::Created && made.remove {
+        listed.names = vec![if made.named { name.clone() } else { given(number) }];
+        // What libraries make with all the marks bears a name, and what people make starts later.
+        if made.maker == Maker::Created && made.remove && !made.named {
             listed.created -= 300;
         }
         if made.what == Trait::Paused {

@@ -72,7 +72,7 @@ fn a_directory_that_was_never_seen_there_proves_nothing_f8() {
 
 fn by(rule: &str) -> World {
     World::stray().configured(&format!(
-        "[container.x]\nmatch = {{ name = \"name-1\" }}\nwithout-proof = true\nreap-when = [{{ {rule} = true }}]\n"
+        "[container.x]\nmatch = {{ name = \"calm_ab\" }}\nwithout-proof = true\nreap-when = [{{ {rule} = true }}]\n"
     ))
 }
 
@@ -113,7 +113,7 @@ fn nobody_connected_says_something_only_of_who_listens() {
 #[test]
 fn an_age_that_nobody_knows_is_unknown() {
     let old = World::stray().configured(
-        "[container.x]\nmatch = { name = \"name-1\" }\nwithout-proof = true\nreap-when = [{ older-than = \"1h\" }]\n",
+        "[container.x]\nmatch = { name = \"calm_ab\" }\nwithout-proof = true\nreap-when = [{ older-than = \"1h\" }]\n",
     );
     old.is_by(1, "x", "suspect", "it has run for 2h 30m");
     let unseen = old.facts(1, |facts| facts.began = Err(unknown(Reason::Foreign)));

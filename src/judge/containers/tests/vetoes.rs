@@ -11,7 +11,7 @@ use crate::model::known::{Known, Reason};
 use crate::model::question::{Answer, Census, EngineAnswer, EngineQuestion, Question};
 
 /// A policy that knows nothing of clients: what keeps its containers are the vetoes alone.
-const OLD: &str = "[container.old]\nmatch = { name = \"name-*\" }\nwithout-proof = true\n\
+const OLD: &str = "[container.old]\nmatch = { name = \"calm_*\" }\nwithout-proof = true\n\
     reap-when = [{ older-than = \"1h\" }]\n";
 
 fn old() -> World {
@@ -161,7 +161,7 @@ fn a_running_ryuk_of_its_session_knows_better_b38() {
 
 #[test]
 fn a_live_client_that_names_it_keeps() {
-    kept(&old().client(50, 2_000, "docker logs -f name-1"), "alive", "names it", "named");
+    kept(&old().client(50, 2_000, "docker logs -f calm_ab"), "alive", "names it", "named");
     let mut by_file = old().client(50, 900, "docker run --cidfile /c -i x");
     by_file.census(|clients| clients.clients[0].cidfile = Some(Ok(container(1))));
     kept(&by_file, "alive", "names it", "named");
