@@ -6,14 +6,15 @@ use std::ops::Range;
 use bstr::BStr;
 use toml::de::{DeTable, DeValue};
 
-use crate::model::rule::{Asks, Place, RuleSpec, Serves, SettingKind, SettingSpec, Strength};
+use crate::model::rule::{Asks, Place, RuleSpec, SettingKind, SettingSpec, Strength};
 
 use super::needs;
 use super::ping;
 use super::policy::{Condition, Glob, Line, Origin, ProofNeed, Registry, Setting, Source, Template};
 use super::read::{Key, Node, Reader, in_order, one_or_more};
 use super::settings;
-use super::template::{self, ALWAYS, Flaw};
+pub(super) use super::subject::Subject;
+use super::template::{self, Flaw};
 
 /// Rules that a later version will know.
 const LATER: [&str; 1] = ["exec"];
@@ -36,50 +37,6 @@ pub(super) struct Ground<'a> {
     pub(super) registries: &'a [Registry],
     /// Whether the policy says `ping`.
     pub(super) ping: Given,
-}
-
-/// What a policy looks at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Subject {
-    /// Process trees.
-    Processes,
-    /// Containers.
-    Containers,
-}
-
-impl Subject {
-    /// Returns the section that its policies stand in.
-    pub(super) fn section(self) -> &'static str {
-        match self {
-            Subject::Processes => "process",
-            Subject::Containers => "container",
-        }
-    }
-
-    /// Returns the names that templates may use without capturing them.
-    fn always(self) -> &'static [&'static str] {
-        match self {
-            Subject::Processes => &ALWAYS,
-            Subject::Containers => &[],
-        }
-    }
-
-    /// Says whether a rule can judge it.
-    fn is_served_by(self, rule: &RuleSpec) -> bool {
-        match (self, rule.serves) {
-            (Subject::Processes, Serves::Processes | Serves::Both(_))
-            | (Subject::Containers, Serves::Containers | Serves::Both(_)) => true,
-            (Subject::Processes, Serves::Containers) | (Subject::Containers, Serves::Processes) => false,
-        }
-    }
-
-    /// Says whether a setting of a rule that serves it has a meaning for it.
-    fn takes(self, rule: &RuleSpec, setting: &str) -> bool {
-        match (self, rule.serves) {
-            (Subject::Containers, Serves::Both(settings)) => settings.contains(&setting),
-            (Subject::Processes | Subject::Containers, _) => true,
-        }
-    }
 }
 
 /// Whether something is written down.
@@ -254,7 +211,7 @@ impl Ground<'_> {
             return None;
         };
         if !self.subject.is_served_by(rule) {
-            self.unserved(reader, key, rule, list);
+            self.subject.unserved(reader, key, (rule, self.rules), list);
             return None;
         }
         match (rule.place, list) {
@@ -389,25 +346,6 @@ impl Ground<'_> {
     fn settings<'r>(&self, rule: &'r RuleSpec) -> impl Iterator<Item = &'r SettingSpec> + use<'r> {
         let subject = self.subject;
         rule.settings.iter().filter(move |spec| subject.takes(rule, spec.name))
-    }
-
-    /// Faults a rule that cannot judge what this is a policy for, and names those that can.
-    fn unserved(&self, reader: &mut Reader<'_>, key: &Key<'_>, rule: &RuleSpec, list: List) {
-        let fits = |rule: &&&RuleSpec| {
-            self.subject.is_served_by(rule)
-                && match list {
-                    List::ReapWhen => rule.place != Place::SpareWhen,
-                    List::SpareWhen => rule.place != Place::ReapWhen,
-                }
-        };
-        let names: Vec<&str> = self.rules.iter().filter(fits).map(|rule| rule.name).collect();
-        let (judged, wanted) = match self.subject {
-            Subject::Processes => ("containers", "process trees"),
-            Subject::Containers => ("process trees", "containers"),
-        };
-        reader
-            .fault(key.span(), format!("`{}` judges {judged}, not {wanted}", rule.name))
-            .hint(format!("rules for {wanted} here: {}", names.join(", ")));
     }
 
     /// Says whether a template may use a name.

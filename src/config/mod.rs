@@ -22,6 +22,7 @@ mod read;
 mod registry;
 mod residue;
 mod settings;
+mod subject;
 mod template;
 
 pub use arguments::{fits_arguments, fits_shape, program_name, written_out};

@@ -123,6 +123,7 @@ static RULES: &[&RuleSpec] = &[
         rule("unhealthy", Sign, &[setting("for", Duration, Optional)], Some("for"), ReapWhen),
         Serves::Containers,
     ),
+    &serving(rule("shares-files", Sign, &[], None, SpareWhen), Serves::Containers),
     &serving(
         rule("reaper-gone", Sign, &[setting("for", Duration, Optional)], Some("for"), ReapWhen),
         Serves::Containers,
@@ -328,7 +329,10 @@ fn built_in_policies_load_with_the_rules_there_are() {
     let whole = config::load_whole(None, &Context { rules: &rules, home: None });
     let whole = whole.map_err(|faults| format!("{faults:#?}")).unwrap();
     let parts = whole.config.policies.len() + whole.off.len() + whole.config.containers.len();
-    assert_eq!(parts, config::builtin_names().iter().map(|name| config::builtin_sections(name).len()).sum());
+    assert_eq!(
+        parts,
+        config::builtin_names().iter().map(|name| config::builtin_sections(name).len()).sum::<usize>()
+    );
 }
 
 #[test]

@@ -1,7 +1,5 @@
 //! What a lease of ours says of a container: `reapd run -- docker run` writes it into the labels.
 
-use bstr::ByteSlice as _;
-
 use crate::judge::leased::{State, foreign, hidden, is_whole, state};
 use crate::judge::rule::{Blank, Finding, Found};
 use crate::model::container::Attached;

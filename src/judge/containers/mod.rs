@@ -4,11 +4,16 @@
 //! orphan, and whatever is not known keeps.
 
 mod assess;
+pub(super) mod assignment;
 mod candidates;
 pub mod case;
 pub(super) mod clients;
 mod cure;
 pub(super) mod leased;
+#[cfg(test)]
+pub(super) mod support;
+#[cfg(test)]
+mod tests;
 pub(super) mod vetoes;
 mod weigh;
 

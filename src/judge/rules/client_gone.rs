@@ -5,11 +5,11 @@
 //! A container that was made as `docker run -i` does: one client was connected from the start, and its input ends for
 //! good with that client (OpenStdin, AttachStdin and StdinOnce, no terminal). No port of the host leads into it and
 //! nothing listens in its network. Its input ended and nothing of it is left to read; or it could not be read, and it
-//! was made with `--rm`, without a name, and started at once. And no live client of its engine could be its own: every connection to
-//! the engine's socket was traced to a process, the engine can be reached from this machine alone, and each of those
-//! processes cannot have made it (it began later, or its own command line has another image, name, label, cidfile or
-//! arguments), never stays with a container (`docker ps`, `events`, `build`), or is needed by another container whose
-//! input is open.
+//! was made with `--rm`, without a name, and started at once. And no live client of its engine could be its own: every
+//! connection to the engine's socket was traced to a process, the engine can be reached from this machine alone, and
+//! each of those processes cannot have made it (it began later, or its own command line has another image, name, label,
+//! cidfile or arguments), never stays with a container (`docker ps`, `events`, `build`), or is needed by another
+//! container whose input is open.
 //!
 //! # Why it is not enough alone
 //!
@@ -35,10 +35,9 @@
 
 use std::collections::BTreeSet;
 
+use crate::judge::containers::assignment::are_needed_elsewhere;
 use crate::judge::containers::case::ContainerCase;
-use crate::judge::containers::clients::{
-    Input, Relation, Subject, are_needed_elsewhere, is_made_by_run, relation, shown,
-};
+use crate::judge::containers::clients::{Input, Relation, Subject, is_made_by_run, relation, shown};
 use crate::judge::containers::is_attached;
 use crate::judge::rule::{Blank, Finding, Found, Rule, Settings};
 use crate::model::container::{Attached, EngineClient, EngineClients, EngineKind, Reach, Tty};

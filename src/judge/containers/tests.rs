@@ -1,0 +1,8 @@
+//! Each veto and each condition alone: what goes red when it is removed.
+
+mod clients;
+mod leases;
+mod ledger;
+mod property;
+mod rules;
+mod vetoes;
