@@ -56,12 +56,11 @@ pub(super) fn assess(
             }
             weighed(facts)
         }
-        Some(Err(Unknown { reason: Reason::Vanished, .. })) => Ok(None),
+        // It went, or this is an answer to another question.
+        Some(Err(Unknown { reason: Reason::Vanished, .. }) | Ok(_)) => Ok(None),
         Some(Err(unknown)) => {
             Ok(is_in_scope(config, listed).then(|| undecided(look, engine, listed, policy, unknown)))
         }
-        // An answer to another question.
-        Some(Ok(_)) => Ok(None),
         None => match ledger.container(&at, listed, look, &config.scope) {
             Some((_, Admission::Foreign)) => Ok(None),
             Some((facts, Admission::Admitted)) if !needs_env(policy) => match weighed(&facts)? {
@@ -145,7 +144,7 @@ fn decide(case: &ContainerCase<'_>, mut judgement: ContainerJudgement) -> Result
             None => (Verdict::Alive, judgement.lines.last().map(last_why).unwrap_or_default()),
         };
         if judgement.verdict == Verdict::Unknown {
-            judgement.cure = cure(case);
+            judgement.cure = Some(cure(case));
         }
         judgement.lookalike = lookalike(case, &judgement);
         return done(judgement, lasting);
@@ -161,7 +160,7 @@ fn decide(case: &ContainerCase<'_>, mut judgement: ContainerJudgement) -> Result
         judgement.because.clone_from(&veto.why);
         judgement.lookalike = Some(ContainerLookalike::Vetoed(veto.rule.clone()));
         if judgement.verdict == Verdict::Unknown {
-            judgement.cure = cure(case);
+            judgement.cure = Some(cure(case));
         }
         return done(judgement, lasting);
     }

@@ -17,12 +17,12 @@ use super::is_attached;
 const WRAP: &str = "put `reapd run --` before `docker run`";
 
 /// Returns what would let it be told.
-pub(super) fn cure(case: &ContainerCase<'_>) -> Option<String> {
+pub(super) fn cure(case: &ContainerCase<'_>) -> String {
     if is_podman(case.engine) {
-        return Some("put `reapd run --` before `podman run`".to_owned());
+        return "put `reapd run --` before `podman run`".to_owned();
     }
     if case.facts.init.is_err() {
-        return Some(WRAP.to_owned());
+        return WRAP.to_owned();
     }
     let mut cures = Vec::new();
     let is_blind = clients(case).is_none_or(|clients| clients.census != Census::Whole);
@@ -38,7 +38,7 @@ pub(super) fn cure(case: &ContainerCase<'_>) -> Option<String> {
         cures.push(format!("if process {client} runs containers for nobody, name it in [docker] watchers"));
     }
     cures.push(WRAP.to_owned());
-    Some(cures.join("; or "))
+    cures.join("; or ")
 }
 
 fn is_podman(engine: &Engine) -> bool {

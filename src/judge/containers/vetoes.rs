@@ -166,7 +166,7 @@ fn kept(case: &ContainerCase<'_>, _: Word) -> Found<Finding> {
         case.config.keep.directories.iter().map(|path| path.as_bstr()).chain(marked).collect();
     let binds = case.facts.mounts.iter().filter(|mount| mount.kind == MountKind::Bind);
     let folders = FOLDERS.iter().filter_map(|label| case.facts.labels.get(*label));
-    let uses = binds.map(|mount| mount.source.as_bstr()).chain(folders.map(|folder| BStr::new(folder)));
+    let uses = binds.map(|mount| mount.source.as_bstr()).chain(folders.map(BStr::new));
     for path in uses {
         // What holds a kept directory can change it as well as what stands in it.
         let is_in = |kept: &&&BStr| at_or_below(path, kept) || at_or_below(kept, path);
