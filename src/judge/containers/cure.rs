@@ -57,11 +57,10 @@ fn clients<'a>(case: &ContainerCase<'a>) -> Option<&'a EngineClients> {
 fn other(case: &ContainerCase<'_>) -> Option<String> {
     let began = *case.facts.began.as_ref().ok()?;
     let to = Subject { listed: case.listed, facts: case.facts, began };
-    let found = clients(case)?
-        .clients
-        .iter()
-        .find(|client| matches!(relation(case, client, to, Input::Unread), Relation::May(_)))?;
-    Some(shown(found))
+    let known = case.known_clients().ok()?;
+    let found =
+        known.iter().find(|known| matches!(relation(case, known, to, Input::Unread), Relation::May(_)))?;
+    Some(shown(found.client))
 }
 
 /// Returns why a kept container may look leaked.
@@ -75,11 +74,8 @@ pub(super) fn lookalike(
     let own = case.facts.began.as_ref().ok().and_then(|began| {
         let to = Subject { listed: case.listed, facts: case.facts, began: *began };
         let is_own = |wanted: fn(&Relation) -> bool| {
-            clients(case)?
-                .clients
-                .iter()
-                .find(|client| wanted(&relation(case, client, to, Input::Unread)))
-                .map(|client| client.id)
+            let mut known = case.known_clients().ok()?.into_iter();
+            known.find(|known| wanted(&relation(case, known, to, Input::Unread))).map(|known| known.client.id)
         };
         is_own(|relation| matches!(relation, Relation::Own(_)))
             .or_else(|| is_own(|relation| matches!(relation, Relation::MayHaveMade)))

@@ -17,7 +17,7 @@ use crate::model::rule::Strength;
 
 use super::LEASE;
 use super::case::ContainerCase;
-use super::clients::{is_nobodys, is_of_lease, names, shown};
+use super::clients::{Known, is_nobodys, is_of_lease, names, shown};
 use super::leased::{Said, said};
 
 /// A person's mark that keeps a container.
@@ -242,12 +242,12 @@ fn named(case: &ContainerCase<'_>, word: Word) -> Found<Finding> {
         }
         Err(blank) => return Err(blank),
     };
-    for client in clients.clients.iter().filter(|client| !is_nobodys(case, client)) {
-        if is_of_lease(client, case.listed) {
+    for Known { client, command } in case.known_clients()? {
+        if is_nobodys(case, client) || is_of_lease(client, case.listed) {
             continue;
         }
         let by_file = matches!(&client.cidfile, Some(Ok(id)) if *id == case.listed.id);
-        let by_words = client.argv.as_ref().is_ok_and(|argv| names(argv, case.listed).is_some());
+        let by_words = client.argv.as_ref().is_ok_and(|argv| names(argv, command, case.listed).is_some());
         if by_file || by_words {
             return Ok(Finding::yes(format!("process {}, a client of the engine, names it", shown(client))));
         }
