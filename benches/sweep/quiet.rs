@@ -32,6 +32,7 @@ pub(crate) fn figures(rounds: usize) -> Vec<Figure> {
         home: None,
         leases: Vec::new(),
         registries: Vec::new(),
+        engines: None,
     })
     .expect("we can observe here");
     let mut ledger = Ledger::default();

@@ -99,6 +99,7 @@ pub(crate) fn observer() -> Observer {
         home: None,
         leases: Vec::new(),
         registries: Vec::new(),
+        engines: None,
     })
     .expect("we can observe here")
 }

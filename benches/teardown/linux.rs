@@ -126,6 +126,7 @@ impl<'a> Quick<'a> {
             home: None,
             leases: Vec::new(),
             registries: Vec::new(),
+            engines: None,
         })
         .expect("we can observe here");
         // A sweep has looked at least twice before it tears anything down.

@@ -2,15 +2,19 @@
 //! test has set, changes it. Nobody on it has a number of a process that is really there and the same boot.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::look::Eyes;
 use super::trouble::Trouble;
+use crate::model::container::{
+    ContainerFacts, ContainerSockets, Engine, EngineClients, EngineKind, Listed, Reach, sample as container,
+};
 use crate::model::id::ProcessId;
-use crate::model::known::Known;
+use crate::model::known::{Known, Reason, Unknown};
 use crate::model::look::{Look, Snapshot};
 use crate::model::moment::{Clocks, Moment};
-use crate::model::question::{Answer, Question};
+use crate::model::question::{Answer, Census, EngineAnswer, EngineQuestion, Question};
 use crate::model::world;
 
 /// A machine in a text.
@@ -24,6 +28,8 @@ pub(super) struct Machine<'a> {
     running: Option<Instant>,
     /// When each table was scanned.
     pub(super) scans: Vec<Moment>,
+    /// What its container engine says of each container; there is none where there is no engine.
+    pub(super) containers: Option<Vec<ContainerFacts>>,
     events: Vec<(When, Event<'a>)>,
 }
 
@@ -48,6 +54,7 @@ impl<'a> Machine<'a> {
             asleep: Duration::ZERO,
             running: None,
             scans: Vec::new(),
+            containers: None,
             events: Vec::new(),
         }
     }
@@ -74,6 +81,27 @@ impl<'a> Machine<'a> {
         }
     }
 
+    /// Answers for an engine that nobody is connected to.
+    fn of_engine(&self, question: &EngineQuestion) -> Known<Answer> {
+        let unknown = || Unknown::new(Reason::Vanished, "the container");
+        let answer = match question {
+            EngineQuestion::Container(at) => {
+                let mut all = self.containers.iter().flatten();
+                let facts = all.find(|facts| facts.run.at == *at).ok_or_else(unknown)?;
+                EngineAnswer::Container(Box::new(facts.clone()))
+            }
+            EngineQuestion::ImageLabels { .. } => EngineAnswer::ImageLabels(BTreeMap::new()),
+            EngineQuestion::Clients(_) => EngineAnswer::Clients(EngineClients {
+                clients: Vec::new(),
+                census: Census::Whole,
+                reach: Ok(Reach::Local),
+            }),
+            EngineQuestion::Sockets(_) => EngineAnswer::Sockets(ContainerSockets::default()),
+            EngineQuestion::Stdin(_) | EngineQuestion::Exec { .. } => return Err(unknown()),
+        };
+        Ok(Answer::Engine(answer))
+    }
+
     fn moment(&self) -> Clocks {
         let after = self.ahead + self.running.map_or(Duration::ZERO, |since| since.elapsed());
         let began = self.look.snapshot.began;
@@ -82,6 +110,24 @@ impl<'a> Machine<'a> {
             monotonic: Moment(began.monotonic).plus(after).0,
             wall: began.wall + u64::try_from((after + self.asleep).as_millis()).unwrap(),
         }
+    }
+}
+
+fn engine(all: &[ContainerFacts]) -> Engine {
+    let listed = |facts: &ContainerFacts| Listed {
+        id: facts.run.at.id.clone(),
+        names: vec![facts.name.clone()],
+        image: facts.image.clone(),
+        image_id: facts.image_id.clone(),
+        state: facts.state.clone(),
+        created: 0,
+        labels: facts.labels.clone(),
+    };
+    Engine {
+        id: container::at(0).engine,
+        from: "a usual place".into(),
+        kind: Ok(EngineKind::Docker("28.2.2".into())),
+        containers: Ok(all.iter().map(listed).collect()),
     }
 }
 
@@ -95,11 +141,15 @@ impl Eyes for Machine<'_> {
         self.happens(When::Scan(self.scans.len() + 1));
         let began = self.moment();
         self.scans.push(began.boot);
-        Ok(Snapshot { began, ..self.look.snapshot.clone() })
+        let engines = self.containers.iter().map(|all| engine(all)).collect();
+        Ok(Snapshot { began, engines, ..self.look.snapshot.clone() })
     }
 
     fn answer(&mut self, _: &Snapshot, questions: &[Question]) -> Vec<(Question, Known<Answer>)> {
-        let answer = |question| {
+        let answer = |question: &Question| {
+            if let Question::Engine(question) = question {
+                return self.of_engine(question);
+            }
             let said = self.look.answers.get(question).cloned();
             said.or_else(|| world::answer(&self.look, question)).unwrap()
         };

@@ -22,7 +22,10 @@ pub struct Surroundings {
     variables: BTreeMap<&'static str, OsString>,
 }
 
-const VARIABLES: [&str; 7] = [
+const VARIABLES: [&str; 10] = [
+    "DOCKER_CONFIG",
+    "DOCKER_CONTEXT",
+    "DOCKER_HOST",
     "HOME",
     "TMPDIR",
     "XDG_STATE_HOME",
@@ -53,6 +56,11 @@ impl Surroundings {
     /// Returns a variable that names an absolute path; the XDG specification has relative ones ignored.
     pub fn absolute(&self, name: &'static str) -> Option<PathBuf> {
         self.variables.get(name).map(PathBuf::from).filter(|path| path.is_absolute())
+    }
+
+    /// Returns a variable as text; nothing where it is none.
+    pub fn text(&self, name: &'static str) -> Option<String> {
+        self.variables.get(name).and_then(|value| value.to_str()).map(str::to_owned)
     }
 
     /// Returns the temporary directories: the user's own, and everybody's. As root only that, since sudo(8) may have

@@ -17,7 +17,7 @@ use crate::config::{self, Context, Source, Whole};
 use crate::judge::rules;
 use crate::model::id::Uid;
 use crate::model::rule::RuleSpec;
-use crate::observe::{LeaseDirectory, Observer, Setup};
+use crate::observe::{EngineSetup, EngineSurroundings, LeaseDirectory, Observer, Setup};
 
 /// What every command starts from.
 pub struct Session {
@@ -90,8 +90,24 @@ impl Session {
             home: self.around.home.clone(),
             leases: all(&self.around, scope).into_iter().map(lease_directory).collect(),
             registries: config.registries.clone(),
+            engines: self.engines(config),
         })
         .map_err(|error| Trouble::because("cannot look at processes", &error))
+    }
+
+    /// Returns where engines are looked for; nowhere without a policy for containers.
+    fn engines(&self, config: &Config) -> Option<EngineSetup> {
+        let around = &self.around;
+        (!config.containers.is_empty()).then(|| EngineSetup {
+            docker: config.docker.clone(),
+            around: EngineSurroundings {
+                host: around.text("DOCKER_HOST"),
+                context: around.text("DOCKER_CONTEXT"),
+                config: around.absolute("DOCKER_CONFIG"),
+                home: around.home.clone(),
+                runtime: around.absolute("XDG_RUNTIME_DIR"),
+            },
+        })
     }
 
     /// Prints a JSON document.

@@ -21,6 +21,11 @@ impl Channels {
         Channels { dump: sockets::Dump::new() }
     }
 
+    /// Lends the dump.
+    pub(super) fn dump(&mut self) -> &mut sockets::Dump {
+        &mut self.dump
+    }
+
     /// Returns what a descriptor is.
     pub(super) fn channel(&mut self, of: ProcessId, fd: u32) -> Known<Channel> {
         stdio::channel(of, fd, &mut self.dump)

@@ -7,6 +7,7 @@ mod channels;
 mod configuration;
 #[cfg(target_os = "linux")]
 mod descriptors;
+mod engines;
 mod leases;
 mod mcp;
 mod naming;
@@ -15,20 +16,17 @@ mod pings;
 mod processes;
 mod registries;
 mod residue;
+mod setup;
 #[cfg(target_os = "linux")]
 pub mod sockets;
 #[cfg(target_os = "linux")]
 pub mod stdio;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::PathBuf;
-use std::time::Duration;
 
 use bstr::BString;
 
-use crate::config::policy::Registry;
 use crate::model::facts::Namespaces;
 use crate::model::id::{BootId, Pid, ProcessId};
 use crate::model::known::{Known, Reason, Unknown};
@@ -42,66 +40,21 @@ use arguments::Memory;
 use aside::{Aside, Reply, Request};
 use channels::Channels;
 use configuration::Configuration;
+use engines::Engines;
 use leases::Leasing;
 use processes::{Pinned, Scanner};
 use registries::Registries;
 
 pub use aside::aside_main;
+pub use engines::{EngineSetup, EngineSurroundings};
 pub use leases::LeaseDirectory;
 pub use registries::Heard;
+pub use setup::{ObserveError, Setup};
 
 /// Variables that are read of every process besides those that policies name: marks that keep, and what tells a
 /// service's main process.
 const ENV_NAMES: [&str; 5] =
     ["REAPD_KEEP", "REAPD_LEASE", "SYSTEMD_EXEC_PID", "INVOCATION_ID", "XPC_SERVICE_NAME"];
-
-/// What an observer needs to know.
-#[derive(Debug, Clone)]
-pub struct Setup {
-    /// Whose processes to look at.
-    pub scope: Scope,
-    /// How long one read may take before it counts as hung.
-    pub probe_timeout: Duration,
-    /// Variables to read besides our own fixed ones.
-    pub env_names: BTreeSet<BString>,
-    /// The program to start as `PROGRAM aside`, for reads that can hang.
-    pub aside: PathBuf,
-    /// The user's home directory, where it is known.
-    pub home: Option<PathBuf>,
-    /// Where leases are read.
-    pub leases: Vec<LeaseDirectory>,
-    /// The registries that may be asked.
-    pub registries: Vec<Registry>,
-}
-
-/// Why nothing can be looked at.
-#[derive(Debug, thiserror::Error)]
-pub enum ObserveError {
-    /// The process file system is not there.
-    #[error("cannot open /proc")]
-    Proc {
-        /// What the kernel said.
-        #[source]
-        source: io::Error,
-    },
-    /// The process file system shows numbers that are not ours.
-    #[error("/proc belongs to another pid namespace: mount it anew (unshare --mount-proc)")]
-    ForeignProc,
-    /// The table could not be read to its end, and a table with holes would look like deaths.
-    #[error("cannot read the process table")]
-    Table {
-        /// What the kernel said.
-        #[source]
-        source: io::Error,
-    },
-    /// This run of the kernel has no name.
-    #[error("cannot tell which boot this is")]
-    Boot {
-        /// What the kernel said.
-        #[source]
-        source: io::Error,
-    },
-}
 
 /// Whether a pinned process still runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -127,6 +80,7 @@ pub struct Observer {
     configured: Configuration,
     leasing: Leasing,
     registries: Registries,
+    engines: Engines,
     /// Where a handle could not be had, the reason.
     pinned: BTreeMap<ProcessId, Known<Pinned>>,
     spare: Option<(Table, Vec<Arguments>)>,
@@ -144,6 +98,7 @@ impl Observer {
         let configured = Configuration::new(setup.home.as_deref());
         let leasing = Leasing::new(&setup.leases);
         let registries = Registries::new(setup.registries.clone());
+        let engines = Engines::new(&setup, &ENV_NAMES);
         let pinned = BTreeMap::new();
         Ok(Observer {
             setup,
@@ -155,6 +110,7 @@ impl Observer {
             configured,
             leasing,
             registries,
+            engines,
             pinned,
             spare: None,
         })
@@ -193,6 +149,8 @@ impl Observer {
         leases.grouped = grouped;
         let mut gaps = processes::gaps();
         gaps.extend(blind);
+        let (engines, unheard) = self.engines.look(&mut self.aside);
+        gaps.extend(unheard);
         gaps.extend(unread_groups);
         if unread > 0 {
             gaps.push(Gap {
@@ -234,7 +192,7 @@ impl Observer {
             own,
             configured,
             leases,
-            engines: Vec::new(),
+            engines,
             gaps,
         })
     }
@@ -251,15 +209,19 @@ impl Observer {
         let limit = self.setup.probe_timeout;
         let mut registered = self.registries.answer(&mut self.aside, snapshot, questions, limit).into_iter();
         let mut named = naming::answer(&mut self.aside, &self.pinging, snapshot, questions).into_iter();
+        let mut channels = Channels::new();
+        let mut engines =
+            self.engines.answer(&mut self.aside, &mut channels, snapshot, questions).into_iter();
         // Last of all: what acts comes after everything that only looks.
         let mut pinged = pings::answer(&mut self.pinging, questions).into_iter();
-        let mut channels = Channels::new();
         let mut answers = Vec::with_capacity(questions.len());
         for question in questions {
             let answer = if let Question::Holders { of, fd } = question {
                 channels.holders(*of, *fd, &snapshot.table).map(Answer::Holders)
             } else if let Question::Registered { .. } = question {
                 registered.next().unwrap_or_else(|| Err(misfit())).map(Answer::Registered)
+            } else if let Question::Engine(_) = question {
+                engines.next().unwrap_or_else(|| Err(misfit())).map(Answer::Engine)
             } else if let Question::Named { .. } = question {
                 named.next().unwrap_or_else(|| Err(misfit())).map(Answer::Named)
             } else if let Question::Ping { .. } = question {

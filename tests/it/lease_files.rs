@@ -54,6 +54,7 @@ impl Desk {
             home: None,
             leases,
             registries: Vec::new(),
+            engines: None,
         });
         Desk { base, observer: observer.unwrap() }
     }

@@ -83,6 +83,7 @@ fn setup(aside: &str) -> Setup {
         home: None,
         leases: Vec::new(),
         registries: Vec::new(),
+        engines: None,
     }
 }
 

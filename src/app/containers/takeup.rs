@@ -47,7 +47,7 @@ pub struct Ground<'a, 'j> {
     /// The configuration.
     pub config: &'a Config,
     /// What was seen before.
-    pub ledger: &'a Ledger,
+    pub ledger: &'a mut Ledger,
     /// Where it is written down.
     pub journal: &'a mut Journal<'j>,
     /// What a person keeps.
@@ -76,6 +76,8 @@ pub fn take_up(
                 left.push(*stop);
             }
             Course::Close(outcome) => {
+                // Somebody may use it by now: what was suspected of it is suspected anew.
+                ground.ledger.forget_container(&story.stop.run.at);
                 let words = crate::app::report::containers::outcome_words(&outcome);
                 session.talk(&format!("the stop of container {name} was cut short: {words}"));
                 let now = ground.eyes.clocks();

@@ -24,7 +24,7 @@ use crate::model::outcome::Report;
 use crate::model::plan::{Plan, Teardown, Wait, Waiting};
 use crate::model::residue::Cleared;
 use crate::model::rule::Strength;
-use crate::model::verdict::{Judgement, LineFinding, LineList, Lookalike, Verdict, Verdicts};
+use crate::model::verdict::{Judgement, LineFinding, LineList, Lookalike, Mode, Verdict, Verdicts};
 
 /// Everything that a report is made of.
 #[derive(Debug, Clone, Copy)]
@@ -172,7 +172,9 @@ impl<'a> Seen<'a> {
     /// Returns the policies that reap without a proof: every output names them.
     pub fn without_proof(&self) -> Vec<&'a str> {
         let trees = self.config.policies.iter().map(|policy| (policy.name.as_str(), policy.proof));
-        let containers = self.config.containers.iter().map(|policy| (policy.name.as_str(), policy.proof));
+        // One that only reports ends nothing by whatever it sees.
+        let containers = self.config.containers.iter().filter(|policy| policy.mode == Mode::Reap);
+        let containers = containers.map(|policy| (policy.name.as_str(), policy.proof));
         let mut waived: Vec<&str> = trees
             .chain(containers)
             .filter(|(name, proof)| *proof == ProofNeed::Waived && self.wants(name))

@@ -2,7 +2,7 @@
 
 use super::{Consent, Found, Manner, looks, seen};
 use crate::act::processes::raise_descriptor_limit;
-use crate::app::containers::carry::{Crew, Engines};
+use crate::app::containers::carry::{Crew, Engines, Hands};
 use crate::app::exit::Exit;
 use crate::app::glance::released_for;
 use crate::app::journal::Journal;
@@ -59,14 +59,19 @@ impl Run<'_> {
         if let Some(heard) = memory::heard(&state) {
             observer.remember(heard);
         }
-        let ended = self.run_with(&state, &mut observer);
+        let ended = self.run_with(&state, &mut observer, &mut Engines);
         // However it ended: what was asked was asked.
         memory::save_heard(&state, &observer.heard()).map_err(|error| state_trouble(&error))?;
         ended
     }
 
     /// Runs it, from the lock to the last word.
-    fn run_with(mut self, state: &State, eyes: &mut dyn Eyes) -> Result<(Exit, Found), Trouble> {
+    fn run_with(
+        mut self,
+        state: &State,
+        eyes: &mut dyn Eyes,
+        hands: &mut dyn Hands,
+    ) -> Result<(Exit, Found), Trouble> {
         // Every suspect costs a handle, and every member of a tree that goes one more.
         raise_descriptor_limit();
         // From before the ledger is read until the end: two sweeps must not count each other's looks.
@@ -84,7 +89,7 @@ impl Run<'_> {
         let marks = memory::marks(state).map_err(|error| state_trouble(&error))?;
         let releases = memory::releases(state).map_err(|error| state_trouble(&error))?.of(&seen.boot);
         self.asked.released = released_for(&releases);
-        let ended = self.look_and_act(eyes, state, &mut journal, &mut ledger, &marks);
+        let ended = self.look_and_act(eyes, hands, state, &mut journal, &mut ledger, &marks);
         memory::save_ledger(state, &ledger).map_err(|error| state_trouble(&error))?;
         let (exit, found) = ended?;
         if exit != Exit::Interrupted {
@@ -114,6 +119,7 @@ impl Run<'_> {
     fn look_and_act(
         &mut self,
         eyes: &mut dyn Eyes,
+        hands: &mut dyn Hands,
         state: &State,
         journal: &mut Journal<'_>,
         ledger: &mut Ledger,
@@ -189,7 +195,8 @@ impl Run<'_> {
         if signals::asked() {
             return Ok((self.stopped(), orphans));
         }
-        let exit = self.act(eyes, state, journal, ledger, Confirmed { sight, plan, verdicts: confirmed })?;
+        let exit =
+            self.act(eyes, hands, state, journal, ledger, Confirmed { sight, plan, verdicts: confirmed })?;
         Ok((exit, orphans))
     }
 
@@ -197,6 +204,7 @@ impl Run<'_> {
     fn act(
         &mut self,
         eyes: &mut dyn Eyes,
+        hands: &mut dyn Hands,
         state: &State,
         journal: &mut Journal<'_>,
         ledger: &Ledger,
@@ -213,7 +221,7 @@ impl Run<'_> {
             journal: &mut *journal,
             by,
             fresh_marks: &|| memory::marks(state).ok(),
-            hands: &mut Engines,
+            hands,
             unwritten: None,
         };
         let stopped = crew.carry_out(&plan.containers.stops);
@@ -317,6 +325,7 @@ mod tests {
     use rustix::fs::FlockOperation;
     use serde_json::Value;
 
+    use crate::act::containers::{Begin, Witness, report};
     use crate::app::cli::Place;
     use crate::app::journal::entry::Event;
     use crate::app::journal::{Durability, USUAL};
@@ -328,6 +337,9 @@ mod tests {
     use crate::app::signals::Alone;
     use crate::config::{self, Context};
     use crate::judge::rules;
+    use crate::model::container::stop::{Stop, StopOutcome, StopReport, StopStep};
+    use crate::model::container::{ContainerFacts, ContainerState, Health, sample as container};
+    use crate::model::id::Pid;
     use crate::model::keep::Kept;
     use crate::model::plan::Teardown;
     use crate::model::verdict::Mode;
@@ -348,6 +360,29 @@ mod tests {
         base: tempfile::TempDir,
         config: Config,
         _alone: Alone,
+    }
+
+    /// Ends containers in thought.
+    #[derive(Default)]
+    struct Hand(Vec<String>);
+
+    impl Hands for Hand {
+        fn end(
+            &mut self,
+            stops: &[Stop],
+            _: Begin,
+            _: Duration,
+            witness: &mut dyn Witness,
+        ) -> Vec<StopReport> {
+            let end = |stop: &Stop| {
+                self.0.push(stop.judgement.listed.names[0].clone());
+                let now = witness.now();
+                let report = report(stop, vec![(StopStep::Stop, None)], StopOutcome::Gone, (now, now));
+                witness.ended(&report);
+                report
+            };
+            stops.iter().map(end).collect()
+        }
     }
 
     /// What became of a sweep.
@@ -405,6 +440,10 @@ mod tests {
         }
 
         fn sweep(&self, machine: &mut Machine<'_>, manner: Manner) -> Swept {
+            self.sweep_by(machine, &mut Hand::default(), manner)
+        }
+
+        fn sweep_by(&self, machine: &mut Machine<'_>, hand: &mut Hand, manner: Manner) -> Swept {
             // A user of nobody, so that the lock is in no directory that others share.
             let run = self.base.path().join("run");
             let around = Surroundings::of(&[("XDG_RUNTIME_DIR", run.to_str().unwrap())], u32::MAX - 7);
@@ -422,7 +461,7 @@ mod tests {
                 manner,
                 consent: Consent::Given,
             };
-            let (exit, _) = run.run_with(&self.state(), machine).unwrap();
+            let (exit, _) = run.run_with(&self.state(), machine, hand).unwrap();
             let json = serde_json::from_str(&data.text()).unwrap_or(Value::Null);
             Swept { exit, json, talk: talk.text() }
         }
@@ -627,5 +666,118 @@ mod tests {
         assert_eq!(swept.set_about(), [5200], "the other was seen before: {swept:?}");
         machine.ahead += APART;
         assert!(desk.once(&mut machine).set_about().contains(&5100));
+    }
+
+    /// Who has been unhealthy for as long as anybody looks, by a policy that is content with that.
+    fn with_containers(desk: &mut Desk, numbers: &[u32]) -> Machine<'static> {
+        let specs: Vec<_> = rules::ALL.iter().map(|rule| &rule.spec).collect();
+        let text = "[container.sick]\nmatch = { image = \"mcp/**\" }\nwithout-proof = true\n\
+                    reap-when = [{ unhealthy = true }]\n";
+        let source = config::Source { name: "sick.toml", text };
+        let config = config::load(Some(source), &Context { rules: &specs, home: None }).unwrap();
+        desk.config.containers =
+            config.containers.into_iter().filter(|policy| policy.name == "sick").collect();
+        let rows: String =
+            numbers.iter().map(|number| format!("  {} 1 2d server\n", 7000 + number)).collect();
+        let mut machine = Machine::new(&rows);
+        let seen = machine.table().unwrap();
+        machine.scans.clear();
+        let facts = |number: &u32| {
+            let row = seen.table.at(Pid::new(7000 + i32::try_from(*number).unwrap()).unwrap()).unwrap();
+            let (init, began) = (Ok(row.id), Ok(row.began));
+            let health = Some(Health::Unhealthy { failing: 9 });
+            ContainerFacts { init, began, health, ..container::facts(*number) }
+        };
+        machine.containers = Some(numbers.iter().map(facts).collect());
+        machine
+    }
+
+    fn once_by(desk: &Desk, machine: &mut Machine<'_>) -> (Vec<String>, Swept) {
+        machine.scans.clear();
+        let mut hand = Hand::default();
+        let swept = desk.sweep_by(machine, &mut hand, Manner::Once(Consent::Given));
+        (hand.0, swept)
+    }
+
+    fn by_hand_by(desk: &Desk, machine: &mut Machine<'_>) -> (Vec<String>, Swept) {
+        machine.scans.clear();
+        machine.run();
+        let mut hand = Hand::default();
+        let swept = desk.sweep_by(machine, &mut hand, Manner::ByHand(Consent::Given));
+        (hand.0, swept)
+    }
+
+    #[test]
+    fn a_container_goes_at_the_second_look_of_a_timer_and_never_at_the_first() {
+        let mut desk = Desk::new(APART);
+        let mut machine = with_containers(&mut desk, &[1, 2]);
+        let (ended, swept) = once_by(&desk, &mut machine);
+        assert_eq!(
+            (ended.len(), &swept.json["containers"][0]["verdict"]),
+            (0, &"suspect".into()),
+            "{swept:?}"
+        );
+        machine.ahead += APART;
+        // Both in one batch, on a fresh look besides the one that confirmed.
+        let (ended, swept) = once_by(&desk, &mut machine);
+        assert_eq!(
+            (ended, machine.scans.len()),
+            (vec!["helper-1".into(), "helper-2".into()], FIRST_LOOK + 1)
+        );
+        assert_eq!(swept.json["container_reports"][1]["outcome"], "gone", "{swept:?}");
+        let history = crate::app::journal::history::read(&desk.state(), 0).unwrap();
+        assert_eq!(crate::app::journal::stopped::stops(&history).len(), 2);
+    }
+
+    #[test]
+    fn what_changed_between_the_last_look_and_the_first_call_stands_a_container_down() {
+        let changes: [fn(&mut ContainerFacts); 3] = [
+            |facts| facts.health = Some(Health::Healthy),
+            |facts| facts.run.started = "2027-01-01T00:00:00Z".into(),
+            |facts| facts.state = ContainerState::Paused,
+        ];
+        for change in changes {
+            let mut desk = Desk::new(SHORTLY);
+            let mut machine = with_containers(&mut desk, &[1, 2]);
+            machine.at(When::Scan(FIRST_LOOK + 2), move |machine| {
+                change(&mut machine.containers.as_mut().unwrap()[0]);
+            });
+            let (ended, swept) = by_hand_by(&desk, &mut machine);
+            assert_eq!(ended, ["helper-2"], "{swept:?}");
+            assert_eq!(swept.json["container_reports"][0]["outcome"], "untouched", "{swept:?}");
+        }
+    }
+
+    #[test]
+    fn a_container_that_is_kept_while_the_question_stands_is_spared() {
+        let mut desk = Desk::new(SHORTLY);
+        let mut machine = with_containers(&mut desk, &[1, 2]);
+        let state = desk.state();
+        let what = Kept::Container { at: container::at(1), name: String::new() };
+        machine.at(When::Scan(FIRST_LOOK + 1), move |_| {
+            let mark = KeepMark { what, until: None, set: 0, note: None };
+            memory::change_marks(&state, |marks| marks.push(mark)).unwrap();
+        });
+        let (ended, swept) = by_hand_by(&desk, &mut machine);
+        assert_eq!(ended, ["helper-2"], "{swept:?}");
+    }
+
+    #[test]
+    fn by_hand_only_containers_that_were_on_the_screen_are_stopped() {
+        let mut desk = Desk::new(SHORTLY);
+        let mut machine = with_containers(&mut desk, &[1, 2]);
+        // The second is proven by an earlier look of a timer, and was healthy on the screen.
+        let mut ledger = Ledger::default();
+        take(&mut machine, &desk.config, &mut ledger, &[]).unwrap().remember(&mut ledger);
+        memory::save_ledger(&desk.state(), &ledger).unwrap();
+        let of = |health| {
+            move |machine: &mut Machine<'_>| {
+                machine.containers.as_mut().unwrap()[1].health = Some(health);
+            }
+        };
+        of(Health::Healthy)(&mut machine);
+        machine.at(When::Scan(FIRST_LOOK + 1), of(Health::Unhealthy { failing: 9 }));
+        let (ended, swept) = by_hand_by(&desk, &mut machine);
+        assert_eq!(ended, ["helper-1"], "{swept:?}");
     }
 }

@@ -21,6 +21,7 @@ use crate::model::known::Known;
 use crate::model::question::{Answer, Pinged, Question};
 use crate::model::residue;
 
+use super::engines::{Accepted, Found, Given, Seek, Within};
 use super::leases;
 use super::mcp::{Configured, Place};
 use super::naming::{Carried, Naming};
@@ -53,6 +54,12 @@ pub(super) enum Request {
     Registry(Reading),
     /// Which of some texts some processes carry.
     Naming(Naming),
+    /// Where container engines are.
+    Engines(Seek),
+    /// What a client of an engine was started with.
+    Client(ProcessId),
+    /// Who is connected to an engine from another network namespace.
+    Within(Within),
     /// Requests to servers, all at once. Never asked twice.
     Pings(Vec<Pinging>),
     /// What trees left behind.
@@ -67,6 +74,7 @@ impl Request {
         match self {
             Request::Begin { .. }
             | Request::Configured(_)
+            | Request::Engines(_)
             | Request::Group(_)
             | Request::Leases(_)
             | Request::Naming(_)
@@ -76,6 +84,8 @@ impl Request {
             | Request::Secret(_)
             | Request::Ask(Question::Engine(_)) => None,
             Request::Arguments(id)
+            | Request::Client(id)
+            | Request::Within(Within { of: id, .. })
             | Request::Cookie(id)
             | Request::Ask(
                 Question::Facts(id)
@@ -123,6 +133,12 @@ pub(super) enum Reply {
     Records(Box<Known<Records>>),
     /// To [`Request::Naming`].
     Carried(Carried),
+    /// To [`Request::Engines`].
+    Engines(Found),
+    /// To [`Request::Client`].
+    Client(Box<Given>),
+    /// To [`Request::Within`].
+    Within(Known<Accepted>),
     /// To [`Request::Pings`].
     Pings(Vec<Known<Pinged>>),
     /// To [`Request::Residue`].
@@ -178,6 +194,24 @@ impl Reply {
     pub(super) fn carried(self) -> Known<Carried> {
         let Reply::Carried(carried) = self else { return Err(super::misfit()) };
         Ok(carried)
+    }
+
+    /// Returns the answer to [`Request::Engines`].
+    pub(super) fn engines(self) -> Known<Found> {
+        let Reply::Engines(found) = self else { return Err(super::misfit()) };
+        Ok(found)
+    }
+
+    /// Returns the answer to [`Request::Client`].
+    pub(super) fn client(self) -> Known<Given> {
+        let Reply::Client(given) = self else { return Err(super::misfit()) };
+        Ok(*given)
+    }
+
+    /// Returns the answer to [`Request::Within`].
+    pub(super) fn within(self) -> Known<Accepted> {
+        let Reply::Within(accepted) = self else { return Err(super::misfit()) };
+        accepted
     }
 
     /// Returns the answer to [`Request::Pings`].

@@ -10,6 +10,7 @@ use crate::model::known::{Known, Reason, Unknown};
 use crate::model::lease::COOKIE;
 use crate::model::question::{Answer, Question};
 use crate::observe::channels::Channels;
+use crate::observe::engines;
 use crate::observe::leases::Directories;
 use crate::observe::mcp::Files;
 use crate::observe::pings;
@@ -103,6 +104,9 @@ impl Server {
             Request::Secret(path) => Reply::Secret(registries::secret(&path.to_path_lossy())),
             Request::Registry(reading) => Reply::Records(Box::new(registries::read(&reading))),
             Request::Naming(naming) => Reply::Carried(naming.read()),
+            Request::Engines(seek) => Reply::Engines(seek.find()),
+            Request::Client(id) => Reply::Client(Box::new(engines::given(id))),
+            Request::Within(within) => Reply::Within(within.look()),
             Request::Pings(pings) => Reply::Pings(pings::ask(&pings)),
             Request::Residue(ask) => Reply::Residue(Box::new(residue::tell(&ask))),
             Request::Ask(question) => Reply::Answer(Box::new(self.answer(&question))),

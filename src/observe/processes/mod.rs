@@ -40,6 +40,13 @@
 //! fn way(of: ProcessId) -> Known<Way>               // its root directory, and whose it is
 //! fn unknown(errno: Errno, what) -> Unknown         // why a read of a process failed
 //!
+//! // Linux only, for containers and the clients of engines:
+//! fn cgroups(of: ProcessId) -> Known<Vec<u8>>
+//! fn numbers(of: ProcessId) -> Known<Vec<i32>>      // in each pid namespace, from ours down to its own
+//! fn working_directory(of: ProcessId) -> Known<BString>
+//! fn short_text(of: ProcessId, path: &BStr, most: usize) -> Known<Vec<u8>>                // may hang
+//! fn within_network(of: ProcessId, look) -> Known<T>  // in the aside process alone
+//!
 //! // macOS only; on Linux these need a dump of all sockets and are in `stdio` and `sockets`:
 //! fn channel(of: ProcessId, fd: u32) -> Known<Channel>
 //! fn holders(of: ProcessId, fd: u32) -> Known<Holders>
@@ -55,8 +62,9 @@ mod macos;
 
 #[cfg(target_os = "linux")]
 pub(super) use linux::{
-    Pinned, Scanner, Way, activity, arguments, at_rest, bearer, boot_id, bound, clocks, facts, file_system,
-    gaps, given, is_blind, is_outermost, own, owner, path, prepare_aside, progress, unknown, variable, way,
+    Pinned, Scanner, Way, activity, arguments, at_rest, bearer, boot_id, bound, cgroups, clocks, facts,
+    file_system, gaps, given, is_blind, is_outermost, numbers, own, owner, path, prepare_aside, progress,
+    short_text, unknown, variable, way, within_network, working_directory,
 };
 #[cfg(target_os = "macos")]
 pub(super) use macos::{

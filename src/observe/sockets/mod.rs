@@ -4,6 +4,7 @@
 //! since it names whoever called listen(2), alive or not. Netlink, packet, raw and vsock sockets and the like are
 //! left out; no rule knows what they are reached by.
 
+mod accepted;
 mod inet;
 mod netlink;
 mod unix;
@@ -23,6 +24,7 @@ use crate::model::known::{Known, Reason, Unknown};
 use crate::model::question::{Connection, Family, Listener, Peer, Sockets};
 use crate::model::residue::Served;
 
+pub(super) use self::accepted::named;
 pub(super) use self::inet::{Protocol, Socket as InetSocket, State as InetState};
 pub(super) use self::unix::{Kind as UnixKind, Socket as UnixSocket, State as UnixState};
 

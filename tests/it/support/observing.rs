@@ -34,6 +34,7 @@ pub(crate) fn observer_by(aside: &Path) -> Observer {
         home: None,
         leases: Vec::new(),
         registries: Vec::new(),
+        engines: None,
     })
     .unwrap()
 }

@@ -261,7 +261,16 @@ fn cures(text: &mut String, all: &[&ContainerJudgement]) {
     for (cure, helped) in cures {
         let _ = writeln!(text, "To decide the {}:   {}", number(helped), legible::text(cure));
     }
-    if all.iter().any(|judgement| !judgement.listed.labels.contains_key(LEASE)) {
+    let says = |words: &str| {
+        all.iter().any(|judgement| judgement.cure.as_ref().is_some_and(|cure| cure.contains(words)))
+    };
+    if says("helper") {
+        let _ = writeln!(
+            text,
+            "This once:   reapd sweep --docker-stdin helper   starts one privileged container, reads, removes it"
+        );
+    }
+    if !says("reapd run") && all.iter().any(|judgement| !judgement.listed.labels.contains_key(LEASE)) {
         let _ = writeln!(
             text,
             "To decide them always: put `reapd run --` before `docker run` (reapd run --help)"
@@ -300,4 +309,296 @@ fn heading(text: &mut String, colour: Colour, kind: Paint, name: &str, rest: &st
     let painted = paint(colour, kind, name);
     let gap = " ".repeat(17_usize.saturating_sub(name.chars().count()).max(3));
     let _ = writeln!(text, "\n{painted}{gap}{}", rest.trim_end());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::report::Done;
+    use crate::app::report::containers::as_json;
+    use crate::app::sample;
+    use crate::config::policy::Config;
+    use crate::model::container::{Engine, EngineKind, sample as container};
+    use crate::model::evidence::Cause;
+    use crate::model::id::ProcessId;
+    use crate::model::look::Look;
+    use crate::model::moment::Moment;
+    use crate::model::plan::{Plan, Wait};
+    use crate::model::table::{Table, plain_row};
+    use crate::model::verdict::{Verdict, Verdicts};
+
+    struct World {
+        look: Look,
+        verdicts: Verdicts,
+        plan: Plan,
+        config: Config,
+    }
+
+    impl World {
+        fn new() -> World {
+            let mut look = Look::new(sample::snapshot(&[]));
+            let [client, parent] = [4_500, 4_410].map(sample::process);
+            let rows = vec![
+                plain_row(parent.pid, 1, parent.start),
+                plain_row(client.pid, parent.pid.number(), client.start),
+            ];
+            look.snapshot.table = Table::new(rows);
+            World { look, verdicts: Verdicts::default(), plan: Plan::default(), config: sample::config() }
+        }
+
+        fn judged(&mut self, number: u32, image: &str, change: impl FnOnce(&mut ContainerJudgement)) {
+            let mut judgement = container::judgement(number, "docker-run");
+            judgement.listed.image = image.into();
+            change(&mut judgement);
+            self.verdicts.containers.push(judgement);
+        }
+
+        fn goes(&mut self, number: u32, image: &str) {
+            self.judged(number, image, |_| {});
+            let judgement = self.verdicts.containers.last().unwrap().clone();
+            self.plan.containers.stops.push(Stop { judgement, ..container::stop(number, "docker-run") });
+        }
+
+        fn untold(&mut self, number: u32, image: &str, lookalike: ContainerLookalike) {
+            self.judged(number, image, |judgement| {
+                judgement.verdict = Verdict::Unknown;
+                judgement.because = "their stdin lives inside a virtual machine".into();
+                judgement.lookalike = Some(lookalike);
+                judgement.cure = Some("run reapd as root".into());
+            });
+        }
+
+        fn listed(&mut self) {
+            self.look.snapshot.engines = vec![Engine {
+                id: container::at(0).engine,
+                from: "a usual place".into(),
+                kind: Ok(EngineKind::Docker("28.2.2".into())),
+                containers: Ok(self.verdicts.containers.iter().map(|one| one.listed.clone()).collect()),
+            }];
+        }
+
+        fn seen(&self, stage: Stage, detail: Detail) -> Seen<'_> {
+            Seen {
+                look: &self.look,
+                verdicts: &self.verdicts,
+                plan: &self.plan,
+                config: &self.config,
+                home: None,
+                took: Duration::from_millis(41),
+                only: None,
+                stage,
+                detail,
+            }
+        }
+
+        fn screen(&self, detail: Detail) -> String {
+            crate::app::report::text::report(&self.seen(Stage::DryRun, detail), Colour::None)
+        }
+    }
+
+    fn client() -> ContainerLookalike {
+        let id: ProcessId = sample::process(4_500);
+        ContainerLookalike::Client(id)
+    }
+
+    #[test]
+    fn what_would_go_by_image_and_each_of_them_on_request() {
+        let mut world = World::new();
+        for number in 1..=6 {
+            world.goes(number, "mcp/sonarqube");
+        }
+        world.goes(7, "mcp/atlassian");
+        world.listed();
+        insta::assert_snapshot!(world.screen(Detail::Some), @r"
+Looked at 0 processes and 7 containers in 41 ms. Nothing was touched.
+
+WOULD REAP       7 containers   574 MB   after a second look, 10 s later
+  docker-run   7 containers   574 MB   its client is gone, and nobody can ever speak to it again
+    6 × mcp/sonarqube   492 MB
+      000000000001   4d 0h   82 MB   helper-1   no process holds the write end of its stdin
+      000000000002   4d 0h   82 MB   helper-2   no process holds the write end of its stdin
+      000000000003   4d 0h   82 MB   helper-3   no process holds the write end of its stdin
+      … 3 more (--all)
+    000000000007   4d 0h   82 MB   helper-7   mcp/atlassian   no process holds the write end of its stdin
+
+Reap the 7:  reapd sweep        Why one of them:  reapd why 000000000001
+");
+        let all = world.screen(Detail::All);
+        assert!((1..=7).all(|number| all.contains(&format!("helper-{number}"))), "{all}");
+    }
+
+    #[test]
+    fn where_nobody_can_tell_it_is_said_with_counts_clients_and_cures() {
+        let mut world = World::new();
+        for number in 1..=3 {
+            world.untold(number, "mcp/atlassian", client());
+        }
+        for number in 4..=5 {
+            world.untold(number, "mcp/sonarqube", ContainerLookalike::CannotTell);
+        }
+        world.listed();
+        insta::assert_snapshot!(world.screen(Detail::Some), @r"
+    Looked at 0 processes and 5 containers in 41 ms: nothing to reap.
+
+    KEPT, CANNOT TELL   5 containers   410 MB
+      docker-run   3 × mcp/atlassian   2 × mcp/sonarqube   their stdin lives inside a virtual machine
+        3 may have a live client (parent:  4410), 2 have none that could be theirs.
+    To decide the 5:   run reapd as root
+    To decide them always: put `reapd run --` before `docker run` (reapd run --help)
+    ");
+    }
+
+    #[test]
+    fn what_is_kept_or_held_back_says_why() {
+        let mut world = World::new();
+        let keep = |lookalike: Option<ContainerLookalike>| {
+            move |judgement: &mut ContainerJudgement| {
+                judgement.verdict = Verdict::Alive;
+                judgement.lookalike = lookalike;
+            }
+        };
+        world.judged(1, "a", keep(Some(client())));
+        world.judged(2, "a", keep(Some(ContainerLookalike::Vetoed("restart-policy".into()))));
+        world.judged(3, "a", keep(Some(ContainerLookalike::Vetoed("clients".into()))));
+        world.judged(4, "a", keep(None));
+        world.judged(5, "a", |judgement| judgement.verdict = Verdict::Suspect { since: Moment(0), looks: 1 });
+        for (number, why) in [
+            (6, Wait::ReportOnly),
+            (7, Wait::Pace),
+            (8, Wait::SameCause(Cause::Engine(container::at(0).engine))),
+        ] {
+            world.judged(number, "a", |_| {});
+            let judgement = world.verdicts.containers.last().unwrap().clone();
+            world.plan.containers.waiting.push((judgement, why));
+        }
+        world.listed();
+        insta::assert_snapshot!(world.screen(Detail::Some), @r"
+            Looked at 0 processes and 8 containers in 41 ms. Nothing was touched.
+
+            HELD BACK        2 proven containers
+              docker-run   1   more than trees-per-sweep at once; the next sweep takes them
+              docker-run   1   too many verdicts hang on one thing, engine:/run/docker.sock. When that is all right:   reapd release engine:/run/docker.sock
+
+            WOULD KEEP       5 containers that may look leaked
+              docker-run   1 × a   a client of the engine is, or may be, their own:
+                   4500   1
+              docker-run   1 × a   its policy only reports. Reap these too:   reapd policies --set docker-run=reap
+              docker-run   1 × a   in use: a client is connected
+              docker-run   1 × a   their engine would start them anew: whoever made them means them to run
+              docker-run   1 × a   proven, but not for long enough yet (at least 60 s old, seen 2 times)
+            ");
+    }
+
+    #[test]
+    fn without_an_engine_nothing_is_said_of_containers() {
+        let screen = World::new().screen(Detail::Some);
+        assert!(!screen.contains("container"), "{screen}");
+    }
+
+    #[test]
+    fn containers_as_a_program_reads_them() {
+        let mut world = World::new();
+        world.goes(1, "mcp/sonarqube");
+        world.listed();
+        let judgement = world.verdicts.containers[0].clone();
+        world.plan.containers.waiting.push((judgement, Wait::Pace));
+        let report = crate::act::containers::report(
+            &container::stop(1, "docker-run"),
+            vec![(crate::model::container::stop::StopStep::Stop, None)],
+            crate::model::container::stop::StopOutcome::Runs("no exit event".into()),
+            (Moment(0), Moment(2_000_000)),
+        );
+        let mut json = serde_json::json!({});
+        let seen = world.seen(Stage::Confirmed, Detail::Some);
+        as_json(&mut json, &seen, &Done { stopped: &[report], ..Done::default() });
+        insta::assert_snapshot!(serde_json::to_string_pretty(&json).unwrap(), @r#"
+        {
+          "container_reports": [
+            {
+              "detail": "no exit event",
+              "engine": "/run/docker.sock",
+              "id": "000000000001abababababababababababababababababababababababababab",
+              "name": "helper-1",
+              "outcome": "runs",
+              "policy": "docker-run",
+              "resident_bytes": 82000000,
+              "steps": [
+                {
+                  "network": null,
+                  "said": null,
+                  "step": "stop"
+                }
+              ],
+              "took_ms": 2
+            }
+          ],
+          "container_stops": [
+            {
+              "engine": "/run/docker.sock",
+              "grace_ms": 10000,
+              "id": "000000000001abababababababababababababababababababababababababab",
+              "networks": "keep",
+              "policy": "docker-run",
+              "removal": "yes",
+              "started": "2026-03-10T10:00:00.000000001Z",
+              "volumes": "keep"
+            }
+          ],
+          "containers": [
+            {
+              "age_seconds": 345600,
+              "argv": [
+                "server",
+                "--stdio"
+              ],
+              "because": "no process holds the write end of its stdin",
+              "captures": {},
+              "cure": null,
+              "engine": "/run/docker.sock",
+              "evidence": [
+                {
+                  "line": 0,
+                  "list": "reap-when",
+                  "rule": "client-gone",
+                  "says": "yes",
+                  "strength": "proof",
+                  "why": "no process holds the write end of its stdin"
+                }
+              ],
+              "id": "000000000001abababababababababababababababababababababababababab",
+              "image": "mcp/sonarqube",
+              "lookalike": null,
+              "mode": "reap",
+              "name": "helper-1",
+              "policy": "docker-run",
+              "processes": [],
+              "resident_bytes": 82000000,
+              "started": "2026-03-10T10:00:00.000000001Z",
+              "unknown": null,
+              "verdict": "orphaned"
+            }
+          ],
+          "containers_waiting": [
+            {
+              "cause": null,
+              "engine": "/run/docker.sock",
+              "id": "000000000001abababababababababababababababababababababababababab",
+              "name": "helper-1",
+              "policy": "docker-run",
+              "why": "pace"
+            }
+          ],
+          "engines": [
+            {
+              "containers": 1,
+              "from": "a usual place",
+              "kind": "docker",
+              "socket": "/run/docker.sock",
+              "unknown": null,
+              "version": "28.2.2"
+            }
+          ]
+        }
+        "#);
+    }
 }

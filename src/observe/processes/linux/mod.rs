@@ -9,6 +9,7 @@ mod mounts;
 mod owner;
 mod path;
 mod pinned;
+mod placed;
 mod repose;
 mod scan;
 mod stat;
@@ -23,6 +24,7 @@ pub(in crate::observe) use host::{boot_id, clocks, gaps, is_blind, is_outermost,
 pub(in crate::observe) use owner::{bearer, owner};
 pub(in crate::observe) use path::path;
 pub(in crate::observe) use pinned::{Pinned, unknown};
+pub(in crate::observe) use placed::{cgroups, numbers, short_text, within_network, working_directory};
 pub(in crate::observe) use repose::{at_rest, progress};
 pub(in crate::observe) use scan::Scanner;
 pub(in crate::observe) use way::{Way, way};
