@@ -496,6 +496,7 @@ Reap the 7:  reapd sweep        Why one of them:  reapd why 000000000001
     }
 
     #[test]
+    #[expect(clippy::too_many_lines, reason = "the document is written out whole")]
     fn containers_as_a_program_reads_them() {
         let mut world = World::new();
         world.goes(1, "mcp/sonarqube");
