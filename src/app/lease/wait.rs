@@ -11,9 +11,12 @@ use serde_json::{Value, json};
 
 use super::store::Store;
 use super::{own_store, place, store_trouble};
+use crate::app::containers::LEASE;
+use crate::app::containers::named::listed;
 use crate::app::exit::Exit;
 use crate::app::legible::text;
 use crate::app::look::gather;
+use crate::app::report::containers::name;
 use crate::app::report::json::SCHEMA;
 use crate::app::session::Session;
 use crate::app::signals::{self, Waited};
@@ -49,11 +52,11 @@ pub(super) fn release_and_wait(
     let mut watch = watched?;
     match watch.until(session, end)? {
         Left::Nobody => {
-            say(session, id, &[], &watch.spared);
+            say(session, id, &[], &watch);
             Ok(Exit::Done)
         }
         Left::Some(left) => {
-            say(session, id, &left, &watch.spared);
+            say(session, id, &left, &watch);
             Ok(Exit::Failed)
         }
         Left::Interrupted => Ok(Exit::Interrupted),
@@ -74,12 +77,8 @@ fn drop_cookie(id: &LeaseId) -> Result<(), Trouble> {
     Err(trouble(error))
 }
 
-fn say(
-    session: &mut Session,
-    id: &LeaseId,
-    left: &[(ProcessId, String, String)],
-    spared: &BTreeMap<ProcessId, String>,
-) {
+fn say(session: &mut Session, id: &LeaseId, left: &[(ProcessId, String, String)], watch: &Watch<'_>) {
+    let (spared, open) = (&watch.spared, watch.contained.open());
     if session.place.json {
         let left_json: Vec<Value> = left
             .iter()
@@ -91,18 +90,30 @@ fn say(
             .iter()
             .map(|(id, why)| json!({ "pid": id.pid.number(), "start": id.start.0, "why": text(why) }))
             .collect();
+        let contained: Vec<Value> = open
+            .iter()
+            .map(|(id, name, why)| json!({ "id": id, "name": text(name), "why": text(why) }))
+            .collect();
         session.json(&json!({
             "schema": SCHEMA,
             "id": id.as_str(),
-            "gone": left.is_empty(),
+            "gone": left.is_empty() && open.is_empty(),
             "left": left_json,
+            "containers_left": contained,
             "spared": spared,
         }));
         return;
     }
+    for (id, name, why) in &open {
+        let line = format!("container {}   {}   {}", &id[..id.len().min(12)], text(name), text(why));
+        session.out.line(&line);
+    }
     for (id, name, why) in left {
         let line = format!("{id}   {name}   {}", text(why));
         session.out.line(&line);
+    }
+    for (id, why) in &watch.contained.kept {
+        session.talk(&format!("container {} bears the lease and stays: {why}", &id[..id.len().min(12)]));
     }
     for (id, why) in spared {
         session.talk(&format!("process {id} carries the lease and is not covered by it: {why}"));
@@ -129,6 +140,49 @@ struct Watch<'a> {
     spared: BTreeMap<ProcessId, String>,
     /// Why who is left was left, as the last finish says.
     reasons: BTreeMap<i64, String>,
+    contained: Contained,
+}
+
+/// The containers that bear the lease in their labels, by their whole ids.
+#[derive(Debug, Default)]
+struct Contained {
+    /// Those that an engine lists, with their names.
+    listed: BTreeMap<String, String>,
+    /// Those that the last finish found to be nobody's business, with the reason.
+    kept: BTreeMap<String, String>,
+    /// What the last finish says of those that it set about.
+    said: BTreeMap<String, String>,
+}
+
+impl Contained {
+    /// Returns those that are still to go, each with its name and why it is there.
+    fn open(&self) -> Vec<(String, String, String)> {
+        let listed = self.listed.iter().filter(|(id, _)| !self.kept.contains_key(*id));
+        listed
+            .map(|(id, name)| {
+                let why = self.said.get(id).map_or("it is still there", String::as_str);
+                (id.clone(), name.clone(), why.to_owned())
+            })
+            .collect()
+    }
+
+    fn look(&mut self, look: &Look, lease: &LeaseId) {
+        let listed = listed(&look.snapshot.engines)
+            .filter(|(_, listed)| listed.labels.get(LEASE).is_some_and(|label| label == lease.as_str()));
+        self.listed = listed.map(|(at, listed)| (at.id.as_str().to_owned(), name(listed))).collect();
+    }
+
+    /// Takes in what a finish says of them.
+    fn hear(&mut self, json: &Value) {
+        let pairs = |list: &Value, key: &str| -> BTreeMap<String, String> {
+            let entries = list.as_array().into_iter().flatten();
+            let pair =
+                |entry: &Value| Some((entry["id"].as_str()?.to_owned(), entry[key].as_str()?.to_owned()));
+            entries.filter_map(pair).collect()
+        };
+        self.kept = pairs(&json["containers_kept"], "why");
+        self.said = pairs(&json["container_reports"], "detail");
+    }
 }
 
 impl<'a> Watch<'a> {
@@ -138,8 +192,8 @@ impl<'a> Watch<'a> {
         let owner = Uid(place::own(&session.around).owner);
         // Other callers may have seen whom nothing but their number shows any more.
         let covered = store.seen(id);
-        let mut watch =
-            Watch { store, id, owner, eyes, covered, spared: BTreeMap::new(), reasons: BTreeMap::new() };
+        let (spared, reasons, contained) = (BTreeMap::new(), BTreeMap::new(), Contained::default());
+        let mut watch = Watch { store, id, owner, eyes, covered, spared, reasons, contained };
         watch.look()?;
         watch.store.remember_seen(id, &watch.covered);
         Ok(watch)
@@ -159,6 +213,7 @@ impl<'a> Watch<'a> {
             self.covered.extend(found.all);
             self.spared = found.spared.into_iter().collect();
         }
+        self.contained.look(&look, id);
         let table = &look.snapshot.table;
         let alive = |id: ProcessId| table.get(id).is_some_and(|row| !row.is_gone());
         let known: Vec<ProcessId> = self.covered.iter().copied().filter(|id| alive(*id)).collect();
@@ -177,10 +232,10 @@ impl<'a> Watch<'a> {
         loop {
             let mut left = self.look()?;
             let is_free = self.store.try_lock(self.id).map_err(|error| store_trouble(&error))?.is_some();
-            if is_free && left.is_empty() {
+            if is_free && left.is_empty() && self.contained.open().is_empty() {
                 // Whoever had the turn until now may have left somebody to be seen.
                 left = self.look()?;
-                if left.is_empty() {
+                if left.is_empty() && self.contained.open().is_empty() {
                     return Ok(Left::Nobody);
                 }
             }
@@ -237,6 +292,9 @@ impl<'a> Watch<'a> {
         {
             // A later one need not see any more whom an earlier one spared.
             self.reasons.extend(reasons(&text));
+            if let Ok(json) = serde_json::from_slice::<Value>(&text) {
+                self.contained.hear(&json);
+            }
         }
         Ok(waited)
     }
@@ -291,4 +349,44 @@ fn reasons(text: &[u8]) -> BTreeMap<i64, String> {
         add(&kept, said(&kept["why"]).map(|why| format!("kept: {why}")));
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::sample;
+    use crate::model::container::{Engine, sample as container};
+    use crate::model::known::{Reason, Unknown};
+
+    #[test]
+    fn a_container_that_bears_the_lease_is_waited_for_until_a_finish_lets_it_be() {
+        let lease = LeaseId::new("run-1").unwrap();
+        let labelled = |number: u32, label: &str| {
+            let mut listed = container::listed(number);
+            listed.labels.insert(LEASE.to_owned(), label.to_owned());
+            listed
+        };
+        let mut look = Look::new(sample::snapshot(&[]));
+        look.snapshot.engines = vec![Engine {
+            id: container::at(0).engine,
+            from: String::new(),
+            kind: Err(Unknown::new(Reason::NotAsked, "kind")),
+            containers: Ok(vec![labelled(1, "run-1"), labelled(2, "run-2"), container::listed(3)]),
+        }];
+        let mut contained = Contained::default();
+        contained.look(&look, &lease);
+        let id = container::id(1);
+        let open = |contained: &Contained| -> Vec<String> {
+            contained.open().into_iter().map(|(id, _, why)| format!("{} {why}", &id[..12])).collect()
+        };
+        assert_eq!(open(&contained), ["000000000001 it is still there"]);
+        contained.hear(&json!({ "container_reports": [{ "id": id.as_str(), "detail": "no exit event" }] }));
+        assert_eq!(open(&contained), ["000000000001 no exit event"]);
+        contained.hear(&json!({ "containers_kept": [{ "id": id.as_str(), "why": "you keep it" }] }));
+        assert_eq!(open(&contained), [] as [&str; 0]);
+        look.snapshot.engines[0].containers = Ok(Vec::new());
+        contained.hear(&json!({}));
+        contained.look(&look, &lease);
+        assert_eq!(open(&contained), [] as [&str; 0], "it is gone");
+    }
 }

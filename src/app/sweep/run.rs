@@ -677,9 +677,9 @@ mod tests {
         let config = config::load(Some(source), &Context { rules: &specs, home: None }).unwrap();
         desk.config.containers =
             config.containers.into_iter().filter(|policy| policy.name == "sick").collect();
-        let rows: String =
+        let rows: Vec<String> =
             numbers.iter().map(|number| format!("  {} 1 2d server\n", 7000 + number)).collect();
-        let mut machine = Machine::new(&rows);
+        let mut machine = Machine::new(&rows.concat());
         let seen = machine.table().unwrap();
         machine.scans.clear();
         let facts = |number: &u32| {

@@ -155,12 +155,15 @@ fn kept_why(seen: &Seen<'_>, group: &KeptGroup<'_>) -> String {
 /// Returns what keeps containers that would go but for a veto.
 fn container_vetoed(veto: &str) -> String {
     let words = match veto {
-        "paused" => "paused: somebody means to go on with them",
-        "restart-policy" | "restart" => {
-            "their engine would start them anew: whoever made them means them to run"
-        }
+        "state" => "paused, or being started anew: somebody means to go on with them",
+        "restart-policy" => "their engine would start them anew: whoever made them means them to run",
+        "new" => "they began a moment ago",
+        "labelled" => "a label of theirs keeps them",
+        "leased" => "a lease covers them",
         "ryuk" => "the reaper of their test session still runs",
         "kubernetes" => "Kubernetes runs them",
+        "named" => "a client of the engine names them",
+        "exec" => "a command that was started in them later runs on",
         other => return vetoed(other),
     };
     words.to_owned()
@@ -496,6 +499,7 @@ Reap the 7:  reapd sweep        Why one of them:  reapd why 000000000001
     }
 
     #[test]
+    #[expect(clippy::too_many_lines, reason = "the document is written out whole")]
     fn containers_as_a_program_reads_them() {
         let mut world = World::new();
         world.goes(1, "mcp/sonarqube");
