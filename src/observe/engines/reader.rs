@@ -144,8 +144,8 @@ mod tests {
 
     #[test]
     fn lines_of_those_who_were_asked_about() {
-        let unknown = || Err(Unknown::new(Reason::Denied, "x"));
-        let channel = Channel { kind: ChannelKind::Null, far: unknown(), unread: unknown() };
+        let unknown = || Unknown::new(Reason::Denied, "x");
+        let channel = Channel { kind: ChannelKind::Null, far: Err(unknown()), unread: Err(unknown()) };
         let line =
             |pid| serde_json::to_string(&Line { of: process(pid), channel: Ok(channel.clone()) }).unwrap();
         let text = format!("{}\nrubbish\n{}\n", line(7), line(8));
