@@ -14,6 +14,7 @@ use crate::model::id::{Pid, ProcessId, Start};
 use crate::model::known::{Known, Reason, Unknown};
 use crate::model::question::Channel;
 use crate::observe::channels::Channels;
+use crate::observe::processes;
 
 /// Processes that are asked about in one container.
 const ASKED_MOST: usize = 256;
@@ -111,9 +112,8 @@ fn errand(image: &str, program: &Path, asked: &BTreeSet<ProcessId>) -> Known<Err
     };
     argv.extend([format!("{INSIDE}/reapd"), COMMAND.to_owned()]);
     argv.extend(asked.iter().take(ASKED_MOST).map(|of| format!("{}:{}", of.pid, of.start.0)));
-    let mut random = [0_u8; 8];
-    rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty()).map_err(|_| what())?;
-    let name = format!("reapd-helper-{:016x}", u64::from_ne_bytes(random));
+    // No two of one machine are made by one process at one moment.
+    let name = format!("reapd-helper-{}-{}", std::process::id(), processes::clocks().boot.0);
     Ok(Errand { image: image.to_owned(), name, argv, files })
 }
 
