@@ -10,6 +10,8 @@ use bollard::query_parameters::{
     RemoveContainerOptionsBuilder, StopContainerOptionsBuilder,
 };
 use bstr::BString;
+use hyper::Request;
+use hyper::body::Bytes;
 
 use super::fault::Fault;
 use super::read::{self, ExecInspected, Inspected};
@@ -73,6 +75,15 @@ impl Client {
     /// Finds out what answers at a socket, and agrees on a version. `patience` is the deadline of this call and of
     /// each later one.
     pub async fn connect(engine: &EngineId, patience: Duration) -> Result<Client, Fault> {
+        let call = Call::new(Path::new(&engine.0), None, patience)?;
+        // Podman asks programs of its own before it says what it is, which takes a second and more; that it is Podman it
+        // says at once.
+        let request = Request::get("/_ping").body(bollard::body_full(Bytes::new()));
+        let request = request.map_err(|error| Fault::malformed(error.to_string()))?;
+        if let Some((version, theirs)) = read::podman(call.send(request).await?.headers()) {
+            let kind = EngineKind::Podman(version);
+            return Ok(Client { id: engine.clone(), kind, version: theirs.min(NEWEST), patience });
+        }
         let call = Call::new(Path::new(&engine.0), None, patience)?;
         let said = call.within(call.docker.version()).await?;
         let theirs = said.api_version.as_deref().and_then(Version::read);

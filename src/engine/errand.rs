@@ -186,7 +186,7 @@ mod tests {
         let printed = [framed("one\n"), framed("two\n")].concat();
         let (said, heard) = ask(Reply::good(printed), Reply::Whole(204, String::new()));
         assert_eq!(said.unwrap(), b"one\ntwo\n");
-        assert!(heard[2].contains("/attach?"), "before it starts: {heard:?}");
+        assert!(heard[3].contains("/attach?"), "before it starts: {heard:?}");
         assert!(heard.iter().all(|asked| !asked.starts_with("DELETE")), "the engine removes it");
     }
 

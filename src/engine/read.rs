@@ -8,8 +8,10 @@ use bollard::models::{
     RestartPolicyNameEnum, SystemVersion,
 };
 use bstr::BString;
+use hyper::HeaderMap;
 
 use super::fault::Fault;
+use super::wire::Version;
 use crate::model::container::{
     Attached, AutoRemoval, ContainerFacts, ContainerId, ContainerMount, ContainerRef, ContainerRun,
     ContainerState, ContainerStdin, EngineId, EngineKind, Health, Listed, MountAccess, MountKind, Published,
@@ -64,6 +66,13 @@ pub(super) fn kind(said: SystemVersion) -> Result<EngineKind, Fault> {
     } else {
         Err(Fault::malformed("what answers is neither Docker nor Podman"))
     }
+}
+
+/// Returns the version of Podman and of its interface, where the headers of an answer say so.
+pub(super) fn podman(headers: &HeaderMap) -> Option<(String, Version)> {
+    let server = headers.get("server")?.to_str().ok()?.strip_prefix("Libpod/")?;
+    let theirs = Version::read(headers.get("api-version")?.to_str().ok()?)?;
+    Some((server.split(' ').next().unwrap_or_default().to_owned(), theirs))
 }
 
 /// Returns one row of the list.

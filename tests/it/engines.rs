@@ -146,7 +146,7 @@ fn an_engine_that_fails_is_a_gap_and_keeps_no_other_from_being_seen() {
     assert_eq!(gap(&snapshot, &error.path), Some(Reason::Failed(500)));
     assert_eq!(gap(&snapshot, &none), Some(Reason::Vanished));
     assert!(!snapshot.table.rows().is_empty(), "the rest of the look is there");
-    assert_eq!(good.asked.load(Ordering::SeqCst), 2, "its version and one list");
+    assert_eq!(good.asked.load(Ordering::SeqCst), 3, "who it is, its version and one list");
 }
 
 #[test]

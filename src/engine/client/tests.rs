@@ -83,8 +83,8 @@ fn a_list_is_read_whole_and_sorted() {
     assert_eq!(listed[0].labels, BTreeMap::from([("a".to_owned(), "b".to_owned())]));
     assert_eq!((listed[0].created, &listed[1].state), (7, &ContainerState::Paused));
     let heard = fake.heard();
-    assert_eq!(heard.len(), 2, "one call for the version, one for the list: {heard:?}");
-    assert!(heard[1].starts_with("GET /v1.41/containers/json?all=false"), "{heard:?}");
+    assert_eq!(heard.len(), 3, "who it is, its version, and one list: {heard:?}");
+    assert!(heard[2].starts_with("GET /v1.41/containers/json?all=false"), "{heard:?}");
 }
 
 #[test]
@@ -169,6 +169,14 @@ fn kinds_are_told_by_what_they_say_of_themselves() {
     };
     assert_eq!(kind(crate::engine::fake::DOCKER).unwrap(), EngineKind::Docker("20.10.24".into()));
     assert_eq!(kind(PODMAN).unwrap(), EngineKind::Podman("4.3.1".into()));
+    let mut headers = hyper::HeaderMap::new();
+    for (name, value) in [("server", "Libpod/4.3.1 (linux)"), ("api-version", "1.41")] {
+        assert_eq!(read::podman(&headers), None);
+        headers.insert(name, value.parse().unwrap());
+    }
+    assert_eq!(read::podman(&headers), Some(("4.3.1".into(), Version { major: 1, minor: 41 })));
+    headers.insert("server", "Docker/20.10.24 (linux)".parse().unwrap());
+    assert_eq!(read::podman(&headers), None);
     assert!(is_malformed(&kind(r#"{"Version":"1","ApiVersion":"1.41"}"#)), "who is neither is not guessed");
     assert!(is_malformed(&kind(r#"{"Components":[{"Name":"Engine","Version":"1"}],"Version":"1"}"#)));
 }
@@ -272,8 +280,8 @@ fn what_the_engine_says_to_a_step_is_told_apart() {
     };
     let (answers, heard) = step(204, "");
     assert!(answers.iter().all(|answer| matches!(answer, Ok(Said::Done))), "{answers:?}");
-    assert_eq!(heard[1], format!("POST {path}/stop?t=3"));
-    assert_eq!(heard[3], format!("DELETE {path}?v=true&force=false&link=false"));
+    assert_eq!(heard[2], format!("POST {path}/stop?t=3"));
+    assert_eq!(heard[4], format!("DELETE {path}?v=true&force=false&link=false"));
     for (status, body) in [(304, ""), (404, r#"{"message":"none"}"#), (409, r#"{"message":"in progress"}"#)] {
         let (answers, _) = step(status, body);
         assert!(answers.iter().all(|answer| matches!(answer, Ok(Said::Already(_)))), "{status}: {answers:?}");

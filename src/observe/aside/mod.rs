@@ -203,12 +203,14 @@ impl Reply {
     }
 
     /// Returns the answer to [`Request::Client`].
+    #[cfg(target_os = "linux")]
     pub(super) fn client(self) -> Known<Given> {
         let Reply::Client(given) = self else { return Err(super::misfit()) };
         Ok(*given)
     }
 
     /// Returns the answer to [`Request::Within`].
+    #[cfg(target_os = "linux")]
     pub(super) fn within(self) -> Known<Accepted> {
         let Reply::Within(accepted) = self else { return Err(super::misfit()) };
         accepted

@@ -4,6 +4,7 @@ use crate::model::container::{ContainerId, ContainerSockets, EngineClients, Engi
 use crate::model::id::ProcessId;
 use crate::model::known::Known;
 use crate::model::look::Snapshot;
+use crate::model::table::Table;
 use crate::observe::aside::Aside;
 use crate::observe::channels::Channels;
 
@@ -33,6 +34,19 @@ impl<'a> Kernel<'a> {
     }
 }
 
+/// Returns the first process of each of these containers, where the cgroups of everybody tell it.
+#[cfg(target_os = "linux")]
+pub(super) fn firsts(table: &Table, containers: &[&ContainerId]) -> Vec<Option<ProcessId>> {
+    let members = super::members::Members::of(table);
+    containers.iter().map(|container| members.first(container)).collect()
+}
+
+/// Returns the first process of each of these containers: none is ours here.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn firsts(_: &Table, containers: &[&ContainerId]) -> Vec<Option<ProcessId>> {
+    vec![None; containers.len()]
+}
+
 #[cfg(target_os = "linux")]
 impl Kernel<'_> {
     /// Returns who is connected to an engine.
@@ -55,7 +69,7 @@ impl Kernel<'_> {
     pub(super) fn clients(&mut self, _: &EngineId, _: &EngineKind) -> Known<EngineClients> {
         use crate::model::known::{Reason, Unknown};
 
-        let Kernel { snapshot: _, channels: _, aside: _ } = self;
+        let _ = (self.snapshot, &self.channels, &self.aside);
         Err(Unknown::new(Reason::Unsupported, "who is connected to an engine"))
     }
 
@@ -63,6 +77,7 @@ impl Kernel<'_> {
     pub(super) fn sockets(&mut self, _: ProcessId, _: &ContainerId) -> Known<ContainerSockets> {
         use crate::model::known::{Reason, Unknown};
 
+        let _ = (self.snapshot, &self.channels, &self.aside);
         Err(Unknown::new(Reason::Foreign, "the sockets of a container"))
     }
 }

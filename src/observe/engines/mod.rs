@@ -33,7 +33,9 @@ use super::channels::Channels;
 use super::{Setup, misfit};
 use crate::config::policy::Docker;
 use crate::engine::{Client, ExecInspected, ExecState, Fault, Inspected};
-use crate::model::container::{ContainerFacts, ContainerRef, ContainerRun, Engine, EngineId, ExecFacts};
+use crate::model::container::{
+    ContainerFacts, ContainerId, ContainerRef, ContainerRun, Engine, EngineId, ExecFacts,
+};
 use crate::model::id::ProcessId;
 use crate::model::known::{Known, Reason, Unknown};
 use crate::model::look::{Gap, Snapshot};
@@ -256,8 +258,9 @@ impl Engines {
             unknown.push(run);
         }
         if !unknown.is_empty() {
-            let members = members::Members::of(&snapshot.table);
-            unknown.retain(|run| match members.first(&run.at.id) {
+            let ids: Vec<&ContainerId> = unknown.iter().map(|run| &run.at.id).collect();
+            let mut firsts = kernel::firsts(&snapshot.table, &ids).into_iter();
+            unknown.retain(|run| match firsts.next().flatten() {
                 Some(id) => {
                     self.inits.insert((*run).clone(), id);
                     false

@@ -14,6 +14,7 @@ use crate::model::id::{Pid, ProcessId, Start};
 use crate::model::known::{Known, Reason, Unknown};
 use crate::model::question::Channel;
 use crate::observe::channels::Channels;
+use crate::observe::processes;
 
 /// Processes that are asked about in one container.
 const ASKED_MOST: usize = 256;
@@ -111,9 +112,8 @@ fn errand(image: &str, program: &Path, asked: &BTreeSet<ProcessId>) -> Known<Err
     };
     argv.extend([format!("{INSIDE}/reapd"), COMMAND.to_owned()]);
     argv.extend(asked.iter().take(ASKED_MOST).map(|of| format!("{}:{}", of.pid, of.start.0)));
-    let mut random = [0_u8; 8];
-    rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty()).map_err(|_| what())?;
-    let name = format!("reapd-helper-{:016x}", u64::from_ne_bytes(random));
+    // No two of one machine are made by one process at one moment.
+    let name = format!("reapd-helper-{}-{}", std::process::id(), processes::clocks().boot.0);
     Ok(Errand { image: image.to_owned(), name, argv, files })
 }
 
@@ -144,8 +144,8 @@ mod tests {
 
     #[test]
     fn lines_of_those_who_were_asked_about() {
-        let unknown = || Err(Unknown::new(Reason::Denied, "x"));
-        let channel = Channel { kind: ChannelKind::Null, far: unknown(), unread: unknown() };
+        let unknown = || Unknown::new(Reason::Denied, "x");
+        let channel = Channel { kind: ChannelKind::Null, far: Err(unknown()), unread: Err(unknown()) };
         let line =
             |pid| serde_json::to_string(&Line { of: process(pid), channel: Ok(channel.clone()) }).unwrap();
         let text = format!("{}\nrubbish\n{}\n", line(7), line(8));
