@@ -107,6 +107,12 @@ pub enum Command {
     /// Answers what may hang, for another reapd; not for people.
     #[command(hide = true)]
     Aside,
+    /// Says what the standard inputs of these processes are, in a container; not for people.
+    #[command(hide = true)]
+    Stdin {
+        /// The processes, PID:START each
+        asked: Vec<String>,
+    },
 }
 
 /// `reapd sweep`.

@@ -75,6 +75,9 @@ pub fn main() -> ExitCode {
     if let Command::Aside = command {
         return crate::observe::aside_main();
     }
+    if let Command::Stdin { asked } = command {
+        return crate::observe::stdin_main(&asked);
+    }
     if let Command::Run(args) = command {
         return run::begin(place, args);
     }
@@ -112,7 +115,7 @@ fn run(session: &mut Session, command: Command) -> Result<Exit, Trouble> {
         Command::Lease { command } => lease::run(session, command),
         Command::Finish { id } => run::finish(session, &id),
         // Both went their own way before there was a session.
-        Command::Run(_) | Command::Aside => Ok(Exit::Done),
+        Command::Run(_) | Command::Aside | Command::Stdin { .. } => Ok(Exit::Done),
     }
 }
 

@@ -235,7 +235,12 @@ fn labels(reader: &mut Reader<'_>, node: &Node<'_>) -> Option<BTreeMap<String, O
                     .hint("leave it out; the absence of a label cannot be matched");
                 return None;
             }
-            _ => Some(reader.glob(value)?),
+            DeValue::String(_)
+            | DeValue::Integer(_)
+            | DeValue::Float(_)
+            | DeValue::Datetime(_)
+            | DeValue::Array(_)
+            | DeValue::Table(_) => Some(reader.glob(value)?),
         };
         labels.insert(key.get_ref().as_ref().to_owned(), glob);
     }

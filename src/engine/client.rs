@@ -208,7 +208,12 @@ impl Client {
         said(&call, answer)
     }
 
-    fn call(&self, limit: Duration) -> Result<Call, Fault> {
+    /// Returns the deadline of a call.
+    pub(super) fn patience(&self) -> Duration {
+        self.patience
+    }
+
+    pub(super) fn call(&self, limit: Duration) -> Result<Call, Fault> {
         Call::new(Path::new(&self.id.0), Some(self.version), limit)
     }
 }

@@ -7,6 +7,7 @@
 #![allow(clippy::disallowed_methods, reason = "an edge floor: sockets are its work")]
 
 mod client;
+mod errand;
 #[cfg(test)]
 pub(crate) mod fake;
 mod fault;
@@ -16,6 +17,7 @@ mod wire;
 use std::future::Future;
 
 pub use self::client::{Client, NetworkOrigin, NetworkUse, Said, Which};
+pub use self::errand::Errand;
 pub use self::fault::Fault;
 pub use self::read::{ExecInspected, ExecState, Inspected};
 

@@ -55,6 +55,8 @@ pub(super) struct TooLong;
 #[derive(Debug)]
 pub(super) struct Call {
     pub(super) docker: Docker,
+    socket: Arc<PathBuf>,
+    version: Option<Version>,
     status: Arc<AtomicU16>,
     limit: Duration,
 }
@@ -65,16 +67,16 @@ impl Call {
         let status = Arc::new(AtomicU16::new(0));
         let heard = Arc::clone(&status);
         let socket: Arc<PathBuf> = Arc::new(socket.to_owned());
-        let transport = move |request: BollardRequest| {
-            exchange(Arc::clone(&socket), version, Arc::clone(&heard), request)
-        };
+        let to = Arc::clone(&socket);
+        let transport =
+            move |request: BollardRequest| exchange(Arc::clone(&to), version, Arc::clone(&heard), request);
         let stated = version.unwrap_or(NEWEST);
         let stated = ClientVersion { major_version: stated.major, minor_version: stated.minor };
         // Its own deadline counts whole seconds, and not the body; ours ends before it.
         let seconds = limit.as_secs().saturating_add(60);
         let docker =
             Docker::connect_with_custom_transport(transport, Some("http://engine"), seconds, &stated)?;
-        Ok(Call { docker, status, limit })
+        Ok(Call { docker, socket, version, status, limit })
     }
 
     /// Waits for what was asked by this call, no longer than its deadline.
@@ -83,6 +85,12 @@ impl Call {
             Ok(answer) => answer.map_err(Fault::from),
             Err(_) => Err(Fault::Hung),
         }
+    }
+
+    /// Sends a request as it is, and returns the answer whatever it is. The caller sees to the deadline of its body.
+    pub(super) async fn send(&self, request: BollardRequest) -> Result<Response<Incoming>, Fault> {
+        let (socket, status) = (Arc::clone(&self.socket), Arc::clone(&self.status));
+        self.within(exchange(socket, self.version, status, request)).await
     }
 
     /// Returns the status of the answer, from HTTP; 0 where none came.

@@ -227,10 +227,9 @@ mod tests {
     }
 
     fn run(line: &str) -> RunOptions {
-        match of(line) {
-            DockerCommand::Run(options) => *options,
-            other => panic!("{line}: {other:?}"),
-        }
+        let command = of(line);
+        let DockerCommand::Run(options) = command else { panic!("{line}: {command:?}") };
+        *options
     }
 
     #[test]

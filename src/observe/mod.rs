@@ -46,7 +46,7 @@ use processes::{Pinned, Scanner};
 use registries::Registries;
 
 pub use aside::aside_main;
-pub use engines::{EngineSetup, EngineSurroundings};
+pub use engines::{EngineSetup, EngineSurroundings, stdin_main};
 pub use leases::LeaseDirectory;
 pub use registries::Heard;
 pub use setup::{ObserveError, Setup};

@@ -43,8 +43,8 @@ const fn rule(
 }
 
 /// The same rule, for these as well.
-const fn serving(rule: RuleSpec, serves: Serves) -> RuleSpec {
-    RuleSpec { serves, ..rule }
+const fn serving(rule: &RuleSpec, serves: Serves) -> RuleSpec {
+    RuleSpec { serves, ..*rule }
 }
 
 use Need::{Optional, Required};
@@ -55,7 +55,7 @@ use Strength::{Proof, Sign};
 /// The rules as their specs will be.
 static RULES: &[&RuleSpec] = &[
     &serving(
-        rule(
+        &rule(
             "cwd-gone",
             Proof,
             &[setting("path", Template, Optional), setting("roots", Patterns, Optional)],
@@ -65,7 +65,7 @@ static RULES: &[&RuleSpec] = &[
         Serves::Both(&["path"]),
     ),
     &serving(
-        rule(
+        &rule(
             "owner-gone",
             Proof,
             &[setting("pid", Template, Optional), setting("spawner", Word(&["dies-with"]), Optional)],
@@ -75,7 +75,7 @@ static RULES: &[&RuleSpec] = &[
         Serves::Both(&[]),
     ),
     &serving(
-        rule(
+        &rule(
             "lease-expired",
             Proof,
             &[
@@ -87,7 +87,7 @@ static RULES: &[&RuleSpec] = &[
         ),
         Serves::Both(&[]),
     ),
-    &serving(rule("client-gone", Proof, &[], None, ReapWhen), Serves::Containers),
+    &serving(&rule("client-gone", Proof, &[], None, ReapWhen), Serves::Containers),
     &rule("stdin-abandoned", Proof, &[], None, ReapWhen),
     &rule(
         "channel-abandoned",
@@ -116,20 +116,20 @@ static RULES: &[&RuleSpec] = &[
     &rule("idle", Sign, &[setting("for", Duration, Required)], Some("for"), ReapWhen),
     &rule("reparented", Sign, &[], None, ReapWhen),
     &serving(
-        rule("older-than", Sign, &[setting("age", Duration, Required)], Some("age"), ReapWhen),
+        &rule("older-than", Sign, &[setting("age", Duration, Required)], Some("age"), ReapWhen),
         Serves::Both(&["age"]),
     ),
     &serving(
-        rule("unhealthy", Sign, &[setting("for", Duration, Optional)], Some("for"), ReapWhen),
+        &rule("unhealthy", Sign, &[setting("for", Duration, Optional)], Some("for"), ReapWhen),
         Serves::Containers,
     ),
-    &serving(rule("shares-files", Sign, &[], None, SpareWhen), Serves::Containers),
+    &serving(&rule("shares-files", Sign, &[], None, SpareWhen), Serves::Containers),
     &serving(
-        rule("reaper-gone", Sign, &[setting("for", Duration, Optional)], Some("for"), ReapWhen),
+        &rule("reaper-gone", Sign, &[setting("for", Duration, Optional)], Some("for"), ReapWhen),
         Serves::Containers,
     ),
     &serving(
-        rule("clients", Sign, &[setting("socket", Template, Optional)], Some("socket"), SpareWhen),
+        &rule("clients", Sign, &[setting("socket", Template, Optional)], Some("socket"), SpareWhen),
         Serves::Both(&[]),
     ),
     &rule("socket-unreachable", Proof, &[setting("socket", Template, Required)], Some("socket"), ReapWhen),

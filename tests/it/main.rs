@@ -17,6 +17,8 @@ mod config;
 mod crash;
 #[cfg(target_os = "linux")]
 mod desk;
+#[cfg(target_os = "linux")]
+mod engines;
 mod forgetting;
 #[cfg(target_os = "linux")]
 mod gateway;

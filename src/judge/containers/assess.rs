@@ -19,11 +19,23 @@ use crate::model::verdict::{LineFinding, LineList, Mode, Verdict};
 
 use super::Admission;
 use super::candidates::{captures, fits, is_admitted, is_admitted_by_label, needs_env};
-use super::case::ContainerCase;
+use super::case::{ContainerCase, Crowd};
 use super::clients::created;
 use super::cure::{cure, lookalike};
 use super::vetoes::{self, Word};
 use super::weigh;
+
+/// What one container is assessed by.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ground<'a> {
+    pub(super) look: &'a Look,
+    pub(super) config: &'a Config,
+    pub(super) engine: &'a Engine,
+    pub(super) listed: &'a Listed,
+    pub(super) policy: &'a ContainerPolicy,
+    pub(super) ledger: &'a Ledger,
+    pub(super) crowd: &'a Crowd,
+}
 
 /// What one assessment came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,17 +50,11 @@ pub(super) struct Assessment {
 ///
 /// It is weighed with what is remembered first, where something is; only where that would end it is the engine asked for
 /// it, and everything weighed again.
-pub(super) fn assess(
-    look: &Look,
-    config: &Config,
-    engine: &Engine,
-    listed: &Listed,
-    policy: &ContainerPolicy,
-    ledger: &Ledger,
-) -> Result<Option<Assessment>, Vec<Question>> {
+pub(super) fn assess(ground: &Ground<'_>) -> Result<Option<Assessment>, Vec<Question>> {
+    let Ground { look, config, engine, listed, policy, ledger, .. } = *ground;
     let at = ContainerRef { engine: engine.id.clone(), id: listed.id.clone() };
     let question = Question::Engine(EngineQuestion::Container(at.clone()));
-    let weighed = |facts: &ContainerFacts| weighed(look, config, engine, listed, policy, ledger, facts);
+    let weighed = |facts: &ContainerFacts| weighed(ground, facts);
     match look.answers.get(&question) {
         Some(Ok(Answer::Engine(EngineAnswer::Container(facts)))) => {
             if facts.run.at != at || !is_admitted(&config.scope, facts) {
@@ -56,12 +62,11 @@ pub(super) fn assess(
             }
             weighed(facts)
         }
-        Some(Err(Unknown { reason: Reason::Vanished, .. })) => Ok(None),
+        // It went, or this is an answer to another question.
+        Some(Err(Unknown { reason: Reason::Vanished, .. }) | Ok(_)) => Ok(None),
         Some(Err(unknown)) => {
             Ok(is_in_scope(config, listed).then(|| undecided(look, engine, listed, policy, unknown)))
         }
-        // An answer to another question.
-        Some(Ok(_)) => Ok(None),
         None => match ledger.container(&at, listed, look, &config.scope) {
             Some((_, Admission::Foreign)) => Ok(None),
             Some((facts, Admission::Admitted)) if !needs_env(policy) => match weighed(&facts)? {
@@ -74,14 +79,8 @@ pub(super) fn assess(
 }
 
 /// Returns the verdict on a container whose questions were never answered: unknown, and so kept.
-pub(super) fn unanswered(
-    look: &Look,
-    config: &Config,
-    engine: &Engine,
-    listed: &Listed,
-    policy: &ContainerPolicy,
-    open: &[Question],
-) -> Option<Assessment> {
+pub(super) fn unanswered(ground: &Ground<'_>, open: &[Question]) -> Option<Assessment> {
+    let Ground { look, config, engine, listed, policy, .. } = *ground;
     let at = ContainerRef { engine: engine.id.clone(), id: listed.id.clone() };
     let asked = look.answers.get(&Question::Engine(EngineQuestion::Container(at)));
     let facts = match asked {
@@ -105,20 +104,14 @@ fn is_condemned(assessment: &Assessment) -> bool {
     matches!(assessment.judgement.verdict, Verdict::Suspect { .. } | Verdict::Orphaned { .. })
 }
 
-fn weighed(
-    look: &Look,
-    config: &Config,
-    engine: &Engine,
-    listed: &Listed,
-    policy: &ContainerPolicy,
-    memory: &Ledger,
-    facts: &ContainerFacts,
-) -> Result<Option<Assessment>, Vec<Question>> {
+fn weighed(ground: &Ground<'_>, facts: &ContainerFacts) -> Result<Option<Assessment>, Vec<Question>> {
+    let Ground { look, config, engine, listed, policy, ledger: memory, crowd } = *ground;
     if !fits(policy, engine, listed, facts) {
         return Ok(None);
     }
     let values = captures(policy, facts);
-    let case = ContainerCase { look, memory, config, policy, engine, listed, facts, captures: &values };
+    let captures = &values;
+    let case = ContainerCase { look, memory, config, policy, engine, listed, facts, captures, crowd };
     let mut judgement = blank(look, engine, listed, policy, Some(facts));
     judgement.captures = values.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
     decide(&case, judgement).map(Some)
@@ -145,7 +138,7 @@ fn decide(case: &ContainerCase<'_>, mut judgement: ContainerJudgement) -> Result
             None => (Verdict::Alive, judgement.lines.last().map(last_why).unwrap_or_default()),
         };
         if judgement.verdict == Verdict::Unknown {
-            judgement.cure = cure(case);
+            judgement.cure = Some(cure(case));
         }
         judgement.lookalike = lookalike(case, &judgement);
         return done(judgement, lasting);
@@ -161,7 +154,7 @@ fn decide(case: &ContainerCase<'_>, mut judgement: ContainerJudgement) -> Result
         judgement.because.clone_from(&veto.why);
         judgement.lookalike = Some(ContainerLookalike::Vetoed(veto.rule.clone()));
         if judgement.verdict == Verdict::Unknown {
-            judgement.cure = cure(case);
+            judgement.cure = Some(cure(case));
         }
         return done(judgement, lasting);
     }

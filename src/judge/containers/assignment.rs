@@ -8,32 +8,35 @@ use std::collections::{BTreeMap, BTreeSet};
 use bstr::ByteSlice as _;
 
 use crate::judge::rule::{Blank, Found};
-use crate::model::container::{ContainerRef, EngineClient, Listed};
+use crate::model::container::{ContainerRef, Listed};
 use crate::model::docker_command::DockerCommand;
 use crate::model::id::ProcessId;
 use crate::model::question::{ChannelKind, EngineAnswer, EngineQuestion, FarEnd, Question};
 
 use super::case::ContainerCase;
-use super::clients::{Input, Relation, Subject, is_made_by_run, may_be_image, relation};
+use super::clients::{Input, Known, Relation, Subject, is_made_by_run, may_be_image, relation};
 use super::is_attached;
 
 /// Says whether all of these `docker run`s are needed by other containers: each has its own, and none is left for this
-/// one. Containers that are not known, or whose input cannot be read, need nobody.
+/// one, whose input is not open. Containers that are not known, or whose input cannot be read, need nobody.
 ///
 /// Nothing of this rests on what was remembered: each container that counts is asked for at this look.
 pub(in crate::judge) fn are_needed_elsewhere(
     case: &ContainerCase<'_>,
-    clients: &[EngineClient],
     makers: &BTreeSet<ProcessId>,
 ) -> Found<bool> {
-    let runs: Vec<&EngineClient> = clients.iter().filter(|client| is_run(client)).collect();
+    let known = case.known_clients()?;
+    let needed = case.crowd.needed.get_or_init(|| needed_ones(case, &known));
+    Ok(makers.is_subset(needed.as_ref().map_err(Clone::clone)?))
+}
+
+/// Returns the `docker run`s that are used up in every way to give each container whose input is open one of its own.
+fn needed_ones(case: &ContainerCase<'_>, known: &[Known<'_>]) -> Found<BTreeSet<ProcessId>> {
+    let runs: Vec<&Known<'_>> = known.iter().filter(|known| is_run(known)).collect();
     let mut needing: Vec<BTreeSet<ProcessId>> = Vec::new();
     let mut asked: Vec<Question> = Vec::new();
-    for other in case.engine.containers.as_deref().unwrap_or_default() {
-        if other.id == case.listed.id {
-            continue;
-        }
-        match needed(case, clients, &runs, other) {
+    for listed in case.engine.containers.as_deref().unwrap_or_default() {
+        match needed(case, known, &runs, listed) {
             Ok(Some(makers)) => needing.push(makers),
             Ok(None) | Err(Blank::Unknown(_)) => {}
             Err(Blank::Ask(questions)) => asked.extend(questions),
@@ -42,26 +45,18 @@ pub(in crate::judge) fn are_needed_elsewhere(
     if !asked.is_empty() {
         return Err(Blank::Ask(asked));
     }
-    let all: BTreeSet<ProcessId> = runs.iter().map(|client| client.id).collect();
-    if needing.is_empty() || !saturates(&needing, &all) {
-        return Ok(false);
-    }
-    Ok(makers.iter().all(|maker| {
-        let mut without = all.clone();
-        without.remove(maker);
-        !saturates(&needing, &without)
-    }))
+    Ok(used_up(&needing))
 }
 
-fn is_run(client: &EngineClient) -> bool {
-    client.argv.as_ref().is_ok_and(|argv| matches!(DockerCommand::of(argv), DockerCommand::Run(_)))
+fn is_run(known: &Known<'_>) -> bool {
+    matches!(known.command, DockerCommand::Run(_))
 }
 
 /// Returns which `docker run`s may be the one that another container needs; nothing where it need not have one.
 fn needed(
     case: &ContainerCase<'_>,
-    clients: &[EngineClient],
-    runs: &[&EngineClient],
+    clients: &[Known<'_>],
+    runs: &[&Known<'_>],
     other: &Listed,
 ) -> Found<Option<BTreeSet<ProcessId>>> {
     let at = ContainerRef { engine: case.engine.id.clone(), id: other.id.clone() };
@@ -93,11 +88,11 @@ fn needed(
         return Ok(None);
     }
     let mut makers = BTreeSet::new();
-    for client in clients {
-        match relation(case, client, to, Input::Unread) {
+    for known in clients {
+        match relation(case, known, to, Input::Unread) {
             Relation::Not => {}
-            Relation::Own(_) | Relation::MayHaveMade if is_run(client) => {
-                makers.insert(client.id);
+            Relation::Own(_) | Relation::MayHaveMade if is_run(known) => {
+                makers.insert(known.client.id);
             }
             // Whatever else may be attached to it may be what keeps its input open.
             Relation::Own(_) | Relation::MayHaveMade | Relation::May(_) => return Ok(None),
@@ -108,10 +103,9 @@ fn needed(
 }
 
 /// Says whether a `docker run` may have made a container, by what the list alone shows.
-fn may_be_listed(client: &EngineClient, listed: &Listed) -> bool {
-    let Ok(argv) = &client.argv else { return true };
-    let DockerCommand::Run(options) = DockerCommand::of(argv) else { return true };
-    if let Some(Ok(id)) = &client.cidfile
+fn may_be_listed(known: &Known<'_>, listed: &Listed) -> bool {
+    let DockerCommand::Run(options) = &known.command else { return true };
+    if let Some(Ok(id)) = &known.client.cidfile
         && options.cidfile.is_some()
     {
         return *id == listed.id;
@@ -123,29 +117,45 @@ fn may_be_listed(client: &EngineClient, listed: &Listed) -> bool {
         })
 }
 
-/// Says whether each of these can have one of the clients to itself (augmenting paths).
-fn saturates(needing: &[BTreeSet<ProcessId>], clients: &BTreeSet<ProcessId>) -> bool {
+/// Returns the clients that every way to give each of these one to itself uses; none where there is no such way.
+fn used_up(needing: &[BTreeSet<ProcessId>]) -> BTreeSet<ProcessId> {
     let mut taken: BTreeMap<ProcessId, usize> = BTreeMap::new();
-    (0..needing.len()).all(|who| {
-        let mut seen = BTreeSet::new();
-        augment(who, needing, clients, &mut taken, &mut seen)
-    })
+    for who in 0..needing.len() {
+        if !augment(who, needing, &mut taken, &mut BTreeSet::new()) {
+            // What is seen contradicts itself: nothing follows from it.
+            return BTreeSet::new();
+        }
+    }
+    // One that is free may stand in for another one, which is free then.
+    let all: BTreeSet<ProcessId> = needing.iter().flatten().copied().collect();
+    let mut free: BTreeSet<ProcessId> = all.iter().copied().filter(|id| !taken.contains_key(id)).collect();
+    let mut open: Vec<ProcessId> = free.iter().copied().collect();
+    let mine: BTreeMap<usize, ProcessId> = taken.iter().map(|(client, who)| (*who, *client)).collect();
+    while let Some(client) = open.pop() {
+        for (who, makers) in needing.iter().enumerate() {
+            if let Some(&other) = mine.get(&who).filter(|_| makers.contains(&client))
+                && free.insert(other)
+            {
+                open.push(other);
+            }
+        }
+    }
+    all.difference(&free).copied().collect()
 }
 
 fn augment(
     who: usize,
     needing: &[BTreeSet<ProcessId>],
-    clients: &BTreeSet<ProcessId>,
     taken: &mut BTreeMap<ProcessId, usize>,
     seen: &mut BTreeSet<ProcessId>,
 ) -> bool {
-    for &client in needing[who].intersection(clients) {
+    for &client in &needing[who] {
         if !seen.insert(client) {
             continue;
         }
         let is_free = match taken.get(&client).copied() {
             None => true,
-            Some(other) => augment(other, needing, clients, taken, seen),
+            Some(other) => augment(other, needing, taken, seen),
         };
         if is_free {
             taken.insert(client, who);

@@ -1,6 +1,7 @@
 //! One container before one policy: everything a rule may look at.
 
-use std::collections::BTreeMap;
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bstr::{BStr, BString};
 
@@ -11,11 +12,23 @@ use crate::judge::rule::{Blank, Found};
 use crate::model::container::{
     ContainerFacts, ContainerRef, ContainerSockets, Engine, EngineClients, Listed,
 };
+use crate::model::docker_command::DockerCommand;
 use crate::model::id::ProcessId;
 use crate::model::known::{Reason, Unknown};
 use crate::model::look::Look;
 use crate::model::moment::Moment;
 use crate::model::question::{Answer, Channel, EngineAnswer, EngineQuestion, PathAnswer, Question};
+
+use super::clients::{Known, command_of};
+
+/// What is found out of all clients of one engine at one look: once, though every container needs it.
+#[derive(Debug, Default)]
+pub(in crate::judge) struct Crowd {
+    /// What the command line of each client says, in their order.
+    commands: OnceCell<Vec<DockerCommand>>,
+    /// Those that containers other than the one in question need, see [`super::assignment`].
+    pub(super) needed: OnceCell<Found<BTreeSet<ProcessId>>>,
+}
 
 /// One container before one policy.
 #[derive(Debug, Clone, Copy)]
@@ -36,6 +49,8 @@ pub struct ContainerCase<'a> {
     pub facts: &'a ContainerFacts,
     /// The policy's captures, as far as they could be filled.
     pub captures: &'a BTreeMap<String, BString>,
+    /// What was found out of all clients of its engine at this look.
+    pub(super) crowd: &'a Crowd,
 }
 
 impl<'a> ContainerCase<'a> {
@@ -49,6 +64,13 @@ impl<'a> ContainerCase<'a> {
         let question = EngineQuestion::Clients(self.engine.id.clone());
         let EngineAnswer::Clients(clients) = self.engine_says(question)? else { return Err(misfit()) };
         Ok(clients)
+    }
+
+    /// Returns the same, each with its command line read.
+    pub(in crate::judge) fn known_clients(&self) -> Found<Vec<Known<'a>>> {
+        let clients = &self.clients()?.clients;
+        let commands = self.crowd.commands.get_or_init(|| clients.iter().map(command_of).collect());
+        Ok(clients.iter().zip(commands).map(|(client, command)| Known { client, command }).collect())
     }
 
     /// Returns its standard input.

@@ -47,6 +47,18 @@ pub(in crate::judge) enum Input {
     Unread,
 }
 
+/// A client with what its command line says, which is read once.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::judge) struct Known<'a> {
+    pub(in crate::judge) client: &'a EngineClient,
+    pub(in crate::judge) command: &'a DockerCommand,
+}
+
+/// Returns what a client's command line says; one that cannot be read may be anything.
+pub(super) fn command_of(client: &EngineClient) -> DockerCommand {
+    client.argv.as_ref().map_or(DockerCommand::Anything, |argv| DockerCommand::of(argv))
+}
+
 /// One container as clients are compared with it.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::judge) struct Subject<'a> {
@@ -58,10 +70,11 @@ pub(in crate::judge) struct Subject<'a> {
 /// Returns what a client is to a container.
 pub(in crate::judge) fn relation(
     case: &ContainerCase<'_>,
-    client: &EngineClient,
+    known: &Known<'_>,
     to: Subject<'_>,
     input: Input,
 ) -> Relation {
+    let Known { client, command } = known;
     if is_nobodys(case, client) {
         return Relation::Not;
     }
@@ -74,12 +87,12 @@ pub(in crate::judge) fn relation(
         Ok(argv) => argv,
         Err(unknown) => return Relation::May(unknown.to_string()),
     };
-    if let Some(why) = names(argv, to.listed) {
+    if let Some(why) = names(argv, command, to.listed) {
         return Relation::Own(why);
     }
-    match DockerCommand::of(argv) {
-        DockerCommand::Run(options) => may_have_made(case, client, &options, to),
-        DockerCommand::Attached(words) => attached(case, client, &words, to.listed),
+    match command {
+        DockerCommand::Run(options) => may_have_made(case, client, options, to),
+        DockerCommand::Attached(words) => attached(case, client, words, to.listed),
         DockerCommand::About(_) | DockerCommand::Elsewhere => Relation::Not,
         DockerCommand::Compose => match to.listed.labels.get("com.docker.compose.project") {
             Some(_) => Relation::May("it may be that of its compose project".to_owned()),
@@ -109,7 +122,7 @@ fn is_younger(client: &EngineClient, to: Subject<'_>) -> bool {
 
 /// Returns why an argument vector names a container: its name, or the beginning of its id, as a word or in one. Verbs
 /// that take containers name one by any beginning.
-pub(in crate::judge) fn names(argv: &[BString], listed: &Listed) -> Option<String> {
+pub(in crate::judge) fn names(argv: &[BString], command: &DockerCommand, listed: &Listed) -> Option<String> {
     let id = listed.id.as_str().as_bytes();
     let short = listed.id.short().as_bytes();
     for word in argv.iter().skip(1) {
@@ -120,7 +133,7 @@ pub(in crate::judge) fn names(argv: &[BString], listed: &Listed) -> Option<Strin
             return Some(format!("it names {}", listed.id));
         }
     }
-    let (DockerCommand::About(words) | DockerCommand::Attached(words)) = DockerCommand::of(argv) else {
+    let (DockerCommand::About(words) | DockerCommand::Attached(words)) = command else {
         return None;
     };
     let is_it = |word: &&BString| {
@@ -190,12 +203,18 @@ fn may_have_made(
         || !is_set(options.tty, facts.tty == Tty::Yes)
         || !is_set(options.remove, facts.removal == AutoRemoval::Yes)
         || !may_be_image(options.image.as_bstr(), &facts.image, &facts.image_id)
-        || !options.arguments.is_empty() && options.arguments != facts.command
+        || !may_be_arguments(&options.arguments, &facts.command)
         || options.labels.iter().any(|(key, value)| !has_label(facts, key.as_bstr(), value.as_bstr()));
     if differs || is_named_elsewhere(case, options, listed) {
         return Relation::Not;
     }
     Relation::MayHaveMade
+}
+
+/// Says whether the words behind an image may be what a container was asked to run. Without any the image says it; and
+/// what is no text reaches the engine as another one.
+fn may_be_arguments(written: &[BString], command: &[BString]) -> bool {
+    written.is_empty() || written == command || written.iter().any(|word| word.to_str().is_err())
 }
 
 fn has_label(facts: &ContainerFacts, key: &BStr, value: &BStr) -> bool {

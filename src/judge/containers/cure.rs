@@ -17,12 +17,12 @@ use super::is_attached;
 const WRAP: &str = "put `reapd run --` before `docker run`";
 
 /// Returns what would let it be told.
-pub(super) fn cure(case: &ContainerCase<'_>) -> Option<String> {
+pub(super) fn cure(case: &ContainerCase<'_>) -> String {
     if is_podman(case.engine) {
-        return Some("put `reapd run --` before `podman run`".to_owned());
+        return "put `reapd run --` before `podman run`".to_owned();
     }
     if case.facts.init.is_err() {
-        return Some(WRAP.to_owned());
+        return WRAP.to_owned();
     }
     let mut cures = Vec::new();
     let is_blind = clients(case).is_none_or(|clients| clients.census != Census::Whole);
@@ -38,7 +38,7 @@ pub(super) fn cure(case: &ContainerCase<'_>) -> Option<String> {
         cures.push(format!("if process {client} runs containers for nobody, name it in [docker] watchers"));
     }
     cures.push(WRAP.to_owned());
-    Some(cures.join("; or "))
+    cures.join("; or ")
 }
 
 fn is_podman(engine: &Engine) -> bool {
@@ -57,11 +57,10 @@ fn clients<'a>(case: &ContainerCase<'a>) -> Option<&'a EngineClients> {
 fn other(case: &ContainerCase<'_>) -> Option<String> {
     let began = *case.facts.began.as_ref().ok()?;
     let to = Subject { listed: case.listed, facts: case.facts, began };
-    let found = clients(case)?
-        .clients
-        .iter()
-        .find(|client| matches!(relation(case, client, to, Input::Unread), Relation::May(_)))?;
-    Some(shown(found))
+    let known = case.known_clients().ok()?;
+    let found =
+        known.iter().find(|known| matches!(relation(case, known, to, Input::Unread), Relation::May(_)))?;
+    Some(shown(found.client))
 }
 
 /// Returns why a kept container may look leaked.
@@ -75,11 +74,8 @@ pub(super) fn lookalike(
     let own = case.facts.began.as_ref().ok().and_then(|began| {
         let to = Subject { listed: case.listed, facts: case.facts, began: *began };
         let is_own = |wanted: fn(&Relation) -> bool| {
-            clients(case)?
-                .clients
-                .iter()
-                .find(|client| wanted(&relation(case, client, to, Input::Unread)))
-                .map(|client| client.id)
+            let mut known = case.known_clients().ok()?.into_iter();
+            known.find(|known| wanted(&relation(case, known, to, Input::Unread))).map(|known| known.client.id)
         };
         is_own(|relation| matches!(relation, Relation::Own(_)))
             .or_else(|| is_own(|relation| matches!(relation, Relation::MayHaveMade)))

@@ -174,8 +174,10 @@ fn is_gone(case: &ContainerCase<'_>, holder: &Holder) -> Found<bool> {
 
 /// Asks the kernel for a number that the table would hide.
 fn absent(case: &ContainerCase<'_>, pid: Pid) -> Found<bool> {
-    match case.answer(Question::Owner { of: own(case.look)?, pid })? {
-        Answer::Owner(Owner::Absent | Owner::Zombie) => Ok(true),
-        _ => Err(Unknown::new(Reason::Denied, format!("who process {pid} is")).into()),
+    if let Answer::Owner(Owner::Absent | Owner::Zombie) =
+        case.answer(Question::Owner { of: own(case.look)?, pid })?
+    {
+        return Ok(true);
     }
+    Err(Unknown::new(Reason::Denied, format!("who process {pid} is")).into())
 }

@@ -23,12 +23,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::policy::{Config, ContainerPolicy};
 use crate::model::container::judgement::ContainerJudgement;
-use crate::model::container::{ContainerRef, Engine, Listed};
+use crate::model::container::{ContainerRef, Engine, EngineId, Listed};
 use crate::model::look::Look;
 use crate::model::question::{Answer, EngineAnswer, EngineQuestion, Question};
 
 use super::Ledger;
 use super::ledger::{LastingKey, Suspicion, fingerprint};
+
+use assess::Ground;
+use case::Crowd;
 
 pub use candidates::LEASE;
 pub(super) use candidates::is_attached;
@@ -77,11 +80,18 @@ fn pairs<'a>(
         .filter(|(_, listed, policy)| candidates::may_fit(policy, listed))
 }
 
+/// Returns a place for what is found out of the clients of each engine.
+fn crowds(look: &Look) -> BTreeMap<&EngineId, Crowd> {
+    look.snapshot.engines.iter().map(|engine| (&engine.id, Crowd::default())).collect()
+}
+
 /// Returns what the rules still need to know of containers.
 pub(super) fn questions(look: &Look, config: &Config, ledger: &Ledger) -> Vec<Question> {
     let mut open = BTreeSet::new();
+    let crowds = crowds(look);
     for (engine, listed, policy) in pairs(look, config) {
-        if let Err(questions) = assess::assess(look, config, engine, listed, policy, ledger) {
+        let ground = Ground { look, config, engine, listed, policy, ledger, crowd: &crowds[&engine.id] };
+        if let Err(questions) = assess::assess(&ground) {
             open.extend(questions);
         }
     }
@@ -96,9 +106,10 @@ pub(super) fn judge(
 ) -> (Vec<ContainerJudgement>, ContainerNotes) {
     let mut judgements = Vec::new();
     let mut notes = ContainerNotes { scope: fingerprint(&config.scope), ..ContainerNotes::default() };
+    let crowds = crowds(look);
     for (engine, listed, policy) in pairs(look, config) {
-        let assessed = assess::assess(look, config, engine, listed, policy, ledger)
-            .unwrap_or_else(|open| assess::unanswered(look, config, engine, listed, policy, &open));
+        let ground = Ground { look, config, engine, listed, policy, ledger, crowd: &crowds[&engine.id] };
+        let assessed = assess::assess(&ground).unwrap_or_else(|open| assess::unanswered(&ground, &open));
         let Some(assessment) = assessed else { continue };
         notes.list.push(ContainerNote {
             at: assessment.judgement.at.clone(),

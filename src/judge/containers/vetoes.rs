@@ -17,7 +17,7 @@ use crate::model::rule::Strength;
 
 use super::LEASE;
 use super::case::ContainerCase;
-use super::clients::{is_nobodys, is_of_lease, names, shown};
+use super::clients::{Known, is_nobodys, is_of_lease, names, shown};
 use super::leased::{Said, said};
 
 /// A person's mark that keeps a container.
@@ -166,7 +166,7 @@ fn kept(case: &ContainerCase<'_>, _: Word) -> Found<Finding> {
         case.config.keep.directories.iter().map(|path| path.as_bstr()).chain(marked).collect();
     let binds = case.facts.mounts.iter().filter(|mount| mount.kind == MountKind::Bind);
     let folders = FOLDERS.iter().filter_map(|label| case.facts.labels.get(*label));
-    let uses = binds.map(|mount| mount.source.as_bstr()).chain(folders.map(|folder| BStr::new(folder)));
+    let uses = binds.map(|mount| mount.source.as_bstr()).chain(folders.map(BStr::new));
     for path in uses {
         // What holds a kept directory can change it as well as what stands in it.
         let is_in = |kept: &&&BStr| at_or_below(path, kept) || at_or_below(kept, path);
@@ -242,12 +242,12 @@ fn named(case: &ContainerCase<'_>, word: Word) -> Found<Finding> {
         }
         Err(blank) => return Err(blank),
     };
-    for client in clients.clients.iter().filter(|client| !is_nobodys(case, client)) {
-        if is_of_lease(client, case.listed) {
+    for Known { client, command } in case.known_clients()? {
+        if is_nobodys(case, client) || is_of_lease(client, case.listed) {
             continue;
         }
         let by_file = matches!(&client.cidfile, Some(Ok(id)) if *id == case.listed.id);
-        let by_words = client.argv.as_ref().is_ok_and(|argv| names(argv, case.listed).is_some());
+        let by_words = client.argv.as_ref().is_ok_and(|argv| names(argv, command, case.listed).is_some());
         if by_file || by_words {
             return Ok(Finding::yes(format!("process {}, a client of the engine, names it", shown(client))));
         }

@@ -37,10 +37,10 @@ use std::collections::BTreeSet;
 
 use crate::judge::containers::assignment::are_needed_elsewhere;
 use crate::judge::containers::case::ContainerCase;
-use crate::judge::containers::clients::{Input, Relation, Subject, is_made_by_run, relation, shown};
+use crate::judge::containers::clients::{Input, Known, Relation, Subject, is_made_by_run, relation, shown};
 use crate::judge::containers::is_attached;
 use crate::judge::rule::{Blank, Finding, Found, Rule, Settings};
-use crate::model::container::{Attached, EngineClient, EngineClients, EngineKind, Reach, Tty};
+use crate::model::container::{Attached, EngineClient, EngineKind, Reach, Tty};
 use crate::model::evidence::Cause;
 use crate::model::id::ProcessId;
 use crate::model::known::{Reason, Unknown};
@@ -71,7 +71,8 @@ fn weigh(case: &ContainerCase<'_>, _: Settings<'_>) -> Found<Finding> {
     }
     let to = Subject { listed: case.listed, facts: case.facts, began: case.began()? };
     let clients = case.clients()?;
-    let met = Met::of(case, clients, to, Input::Unread);
+    let known = case.known_clients()?;
+    let met = Met::of(case, &known, to, Input::Unread);
     if let Some((client, why)) = met.own {
         return Ok(Finding::no(format!("its client, process {}, is alive: {why}", shown(client))));
     }
@@ -96,12 +97,12 @@ fn weigh(case: &ContainerCase<'_>, _: Settings<'_>) -> Found<Finding> {
         Read::Unread(unknown) => (Input::Unread, Some(unknown)),
         Read::Open(_) => (Input::Unread, None),
     };
-    let met = Met::of(case, clients, to, ended);
+    let met = Met::of(case, &known, to, ended);
     if let Some((client, why)) = met.may {
         let what = format!("whether process {} is its client: {why}", shown(client));
         return Err(Unknown::new(Reason::NoRecord, what).into());
     }
-    if !met.makers.is_empty() && !are_needed_elsewhere(case, &clients.clients, &met.makers)? {
+    if !met.makers.is_empty() && !are_needed_elsewhere(case, &met.makers)? {
         let client = clients.clients.iter().find(|client| met.makers.contains(&client.id));
         let what = format!("whether process {} is its client", client.map(shown).unwrap_or_default());
         return Err(Unknown::new(Reason::NoRecord, what).into());
@@ -184,10 +185,11 @@ struct Met<'a> {
 }
 
 impl<'a> Met<'a> {
-    fn of(case: &ContainerCase<'_>, clients: &'a EngineClients, to: Subject<'_>, input: Input) -> Met<'a> {
+    fn of(case: &ContainerCase<'_>, clients: &[Known<'a>], to: Subject<'_>, input: Input) -> Met<'a> {
         let mut met = Met { own: None, may: None, makers: BTreeSet::new() };
-        for client in &clients.clients {
-            match relation(case, client, to, input) {
+        for known in clients {
+            let client = known.client;
+            match relation(case, known, to, input) {
                 Relation::Own(why) => met.own = met.own.or(Some((client, why))),
                 Relation::May(why) => met.may = met.may.or(Some((client, why))),
                 Relation::MayHaveMade => {

@@ -4,6 +4,8 @@ use bstr::BString;
 use serde::{Deserialize, Serialize};
 
 use crate::model::container::ContainerId;
+#[cfg(any(target_os = "linux", test))]
+use crate::model::docker_command::DockerCommand;
 use crate::model::id::ProcessId;
 use crate::model::known::{Known, Reason, Unknown};
 
@@ -38,20 +40,16 @@ pub(in crate::observe) fn given(_: ProcessId) -> Given {
     Given { argv: Err(why.clone()), cwd: Err(why), cidfile: None }
 }
 
-/// Returns the path behind `--cidfile`, where that stands first or behind labels, as `reapd run` puts it: one that
-/// stands behind the image is an argument of the container's own program, and its file may hold any id.
+/// Returns the path behind `--cidfile`. One that stands behind the image is an argument of the container's own program,
+/// and its file may hold any id: whatever is not understood names none.
+#[cfg(any(target_os = "linux", test))]
 fn cidfile(argv: &[BString]) -> Option<BString> {
-    let mut words = argv.iter().skip_while(|word| word.as_slice() != b"run").skip(1);
-    loop {
-        match words.next()?.as_slice() {
-            b"--cidfile" => return words.next().cloned(),
-            b"--label" => drop(words.next()),
-            word => return word.strip_prefix(b"--cidfile=").map(BString::from),
-        }
-    }
+    let DockerCommand::Run(options) = DockerCommand::of(argv) else { return None };
+    options.cidfile.filter(|_| options.unclear.is_none())
 }
 
 /// Returns the id in a file that an engine's client wrote; empty until the container is made.
+#[cfg(any(target_os = "linux", test))]
 fn id(text: &[u8]) -> Known<ContainerId> {
     let text = std::str::from_utf8(text).ok().map(str::trim);
     text.and_then(ContainerId::new)
@@ -75,8 +73,8 @@ mod tests {
     #[test]
     fn a_cidfile_of_the_client_and_not_of_the_container() {
         let of = |words: &str| cidfile(&words.split(' ').map(BString::from).collect::<Vec<_>>());
-        assert_eq!(of("docker run --cidfile /tmp/c -i img"), Some("/tmp/c".into()));
-        assert_eq!(of("docker run --label a=b --cidfile=c img"), Some("c".into()));
+        assert_eq!(of("docker run -i --cidfile /tmp/c img"), Some("/tmp/c".into()));
+        assert_eq!(of("docker run -i --cidfile=c img"), Some("c".into()));
         assert_eq!(of("docker run -i img tool --cidfile /tmp/c"), None);
         assert_eq!(of("docker exec x tool --cidfile /tmp/c"), None);
     }

@@ -7,9 +7,9 @@ use std::path::Path;
 use bstr::{BStr, ByteSlice as _};
 
 use super::census::inode;
-use super::members::Members;
+use super::members::{Networks, network};
 use crate::model::container::{ContainerId, ContainerSockets};
-use crate::model::id::{Pid, ProcessId};
+use crate::model::id::ProcessId;
 use crate::model::known::{Known, Reason, Unknown};
 use crate::observe::processes;
 use crate::observe::sockets::{UnixState, named};
@@ -24,17 +24,14 @@ const LISTENING: u8 = 10;
 
 /// Returns what can be reached in a container's network, and who is connected. A network that it has not to itself
 /// tells nothing of it.
-pub(super) fn sockets(init: ProcessId, of: &ContainerId, members: &Members) -> Known<ContainerSockets> {
+pub(super) fn sockets(init: ProcessId, of: &ContainerId, networks: &Networks) -> Known<ContainerSockets> {
     let own = network(init.pid)?;
     if inode(Path::new("/proc/self/net/unix")).is_ok_and(|ours| ours == own) {
         return Err(Unknown::new(Reason::Unsupported, "its sockets, since it uses the network of the host"));
     }
-    for &other in members.beside(of) {
-        // Who cannot be asked any more is in no network.
-        if network(other.pid).is_ok_and(|network| network == own) {
-            let what = format!("its sockets, since it shares its network with process {}", other.pid);
-            return Err(Unknown::new(Reason::Unsupported, what));
-        }
+    if let Some(other) = networks.beside(own, of) {
+        let what = format!("its sockets, since it shares its network with process {}", other.pid);
+        return Err(Unknown::new(Reason::Unsupported, what));
     }
     let read = |name: &str| {
         let path = format!("/proc/{}/net/{name}", init.pid);
@@ -61,11 +58,6 @@ pub(super) fn sockets(init: ProcessId, of: &ContainerId, members: &Members) -> K
         return Err(Unknown::new(Reason::Vanished, "its first process"));
     }
     Ok(found(&tables, &unix))
-}
-
-fn network(pid: Pid) -> Known<u64> {
-    let list = format!("/proc/{pid}/net/unix");
-    inode(Path::new(&list)).map_err(|errno| processes::unknown(errno, "its network"))
 }
 
 /// A row of a list: state, and both ends.

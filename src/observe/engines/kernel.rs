@@ -13,7 +13,7 @@ pub(super) struct Kernel<'a> {
     channels: &'a mut Channels,
     aside: &'a mut Aside,
     #[cfg(target_os = "linux")]
-    members: Option<super::members::Members>,
+    networks: Option<super::members::Networks>,
 }
 
 impl<'a> Kernel<'a> {
@@ -28,7 +28,7 @@ impl<'a> Kernel<'a> {
             channels,
             aside,
             #[cfg(target_os = "linux")]
-            members: None,
+            networks: None,
         }
     }
 }
@@ -37,15 +37,15 @@ impl<'a> Kernel<'a> {
 impl Kernel<'_> {
     /// Returns who is connected to an engine.
     pub(super) fn clients(&mut self, engine: &EngineId, kind: &EngineKind) -> Known<EngineClients> {
-        let Kernel { snapshot, channels, aside, members: _ } = self;
+        let Kernel { snapshot, channels, aside, networks: _ } = self;
         super::census::clients(engine, kind, &snapshot.table, snapshot.own.pid, channels.dump(), aside)
     }
 
     /// Returns who uses a container through its network.
     pub(super) fn sockets(&mut self, init: ProcessId, of: &ContainerId) -> Known<ContainerSockets> {
         let table = &self.snapshot.table;
-        let members = self.members.get_or_insert_with(|| super::members::Members::of(table));
-        super::inside::sockets(init, of, members)
+        let read = || super::members::Networks::of(&super::members::Members::of(table));
+        super::inside::sockets(init, of, self.networks.get_or_insert_with(read))
     }
 }
 

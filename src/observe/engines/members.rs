@@ -1,10 +1,12 @@
 //! Who is in which container, by the cgroups of all processes: found without a call, and everybody may read them.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
+use super::census::inode;
 use super::init;
 use crate::model::container::ContainerId;
-use crate::model::id::ProcessId;
+use crate::model::id::{Pid, ProcessId};
 use crate::model::known::Known;
 use crate::model::table::{Kernel, Table};
 use crate::observe::processes;
@@ -36,12 +38,39 @@ impl Members {
         let found = first.next().copied();
         found.filter(|_| first.next().is_none())
     }
+}
 
-    /// Returns everybody who is not in a container.
-    pub(super) fn beside(&self, container: &ContainerId) -> impl Iterator<Item = &ProcessId> {
-        let container = Some(container.clone());
-        self.within.iter().filter(move |(within, _)| **within != container).flat_map(|(_, ids)| ids)
+/// Who is in which network namespace.
+#[derive(Debug, Default)]
+pub(super) struct Networks {
+    within: BTreeMap<u64, BTreeMap<Option<ContainerId>, ProcessId>>,
+}
+
+impl Networks {
+    /// Asks for everybody's; who cannot be asked any more is in none.
+    pub(super) fn of(members: &Members) -> Networks {
+        let mut within: BTreeMap<u64, BTreeMap<_, _>> = BTreeMap::new();
+        for (container, ids) in &members.within {
+            for id in ids {
+                if let Ok(network) = network(id.pid) {
+                    within.entry(network).or_default().entry(container.clone()).or_insert(*id);
+                }
+            }
+        }
+        Networks { within }
     }
+
+    /// Returns somebody who is in a network and not in a container.
+    pub(super) fn beside(&self, network: u64, container: &ContainerId) -> Option<ProcessId> {
+        let mut within = self.within.get(&network)?.iter();
+        within.find(|(other, _)| other.as_ref() != Some(container)).map(|(_, id)| *id)
+    }
+}
+
+/// Returns the network namespace of a process, by the inode of its list of sockets.
+pub(super) fn network(pid: Pid) -> Known<u64> {
+    let list = format!("/proc/{pid}/net/unix");
+    inode(Path::new(&list)).map_err(|errno| processes::unknown(errno, "its network"))
 }
 
 fn is_first(numbers: &Known<Vec<i32>>) -> bool {
@@ -52,6 +81,24 @@ fn is_first(numbers: &Known<Vec<i32>>) -> bool {
 mod tests {
     use super::*;
     use crate::model::known::{Reason, Unknown};
+
+    #[test]
+    fn who_shares_a_network() {
+        let id = |digit: &str| ContainerId::new(&digit.repeat(64));
+        let process = |pid| ProcessId { pid: Pid::new(pid).unwrap(), start: crate::model::id::Start(1) };
+        let within = BTreeMap::from([
+            (5, BTreeMap::from([(id("a"), process(1))])),
+            (6, BTreeMap::from([(id("a"), process(2)), (id("b"), process(3))])),
+            (7, BTreeMap::from([(id("a"), process(4)), (None, process(5))])),
+        ]);
+        let networks = Networks { within };
+        let beside = |network, digit| networks.beside(network, &id(digit).unwrap());
+        assert_eq!(
+            (beside(5, "a"), beside(6, "a"), beside(7, "a")),
+            (None, Some(process(3)), Some(process(5)))
+        );
+        assert_eq!(beside(6, "b"), Some(process(2)));
+    }
 
     #[test]
     fn number_one_right_below_us() {

@@ -18,9 +18,12 @@ mod members;
 mod places;
 #[cfg(target_os = "linux")]
 mod reach;
+mod reader;
+mod stdin;
 mod within;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use bstr::BString;
@@ -28,19 +31,20 @@ use bstr::BString;
 use super::aside::{Aside, Reply, Request};
 use super::channels::Channels;
 use super::{Setup, misfit};
-use crate::config::policy::{Docker, StdinReader};
+use crate::config::policy::Docker;
 use crate::engine::{Client, ExecInspected, ExecState, Fault, Inspected};
 use crate::model::container::{ContainerFacts, ContainerRef, ContainerRun, Engine, EngineId, ExecFacts};
 use crate::model::id::ProcessId;
 use crate::model::known::{Known, Reason, Unknown};
 use crate::model::look::{Gap, Snapshot};
-use crate::model::question::{Answer, Channel, EngineAnswer, EngineQuestion, Question};
+use crate::model::question::{EngineAnswer, EngineQuestion, Question};
 
 use asking::{Asked, Said};
 
 pub(super) use client::{Given, given};
 pub use places::EngineSurroundings;
 pub(super) use places::{Found, Seek};
+pub use reader::stdin_main;
 pub(super) use within::{Accepted, Within};
 
 /// What is needed to find engines.
@@ -56,6 +60,8 @@ pub struct EngineSetup {
 #[derive(Debug)]
 pub(super) struct Engines {
     setup: Option<EngineSetup>,
+    /// Our own program, for the container that reads what we may not.
+    program: PathBuf,
     limit: Duration,
     /// The variables of a container that are read.
     env: BTreeSet<BString>,
@@ -71,6 +77,7 @@ impl Engines {
         let env = env.iter().map(|&name| BString::from(name));
         Engines {
             setup: setup.engines.clone(),
+            program: setup.aside.clone(),
             limit: setup.probe_timeout,
             env: setup.env_names.iter().cloned().chain(env).collect(),
             clients: BTreeMap::new(),
@@ -135,7 +142,7 @@ impl Engines {
         }
         let mut said = self.calls(&asked).into_iter();
         let inits = self.first_processes(&asked, snapshot);
-        let mut stdin = self.stdin(&asked, &inits, aside).into_iter();
+        let mut stdin = self.stdin(&asked, &inits, snapshot, aside).into_iter();
         let mut kernel = kernel::Kernel::new(snapshot, channels, aside);
         let mut answers = Vec::with_capacity(asked.len());
         for question in asked {
@@ -276,38 +283,6 @@ impl Engines {
             }
         }
         inits
-    }
-
-    /// Returns what the standard input of containers is, for each such question.
-    fn stdin(
-        &self,
-        questions: &[&EngineQuestion],
-        inits: &BTreeMap<ContainerRun, Known<ProcessId>>,
-        aside: &mut Aside,
-    ) -> Vec<Known<Channel>> {
-        let reader = self.setup.as_ref().map_or(StdinReader::Off, |setup| setup.docker.stdin);
-        let runs: Vec<&ContainerRun> = questions
-            .iter()
-            .filter_map(|question| if let EngineQuestion::Stdin(run) = question { Some(run) } else { None })
-            .collect();
-        if reader == StdinReader::Off {
-            let why = Unknown::new(Reason::NotAsked, "its standard input, by [docker] stdin");
-            return runs.iter().map(|_| Err(why.clone())).collect();
-        }
-        let found: Vec<Known<ProcessId>> =
-            runs.iter().map(|run| inits.get(*run).cloned().unwrap_or_else(|| Err(misfit()))).collect();
-        let requests: Vec<Request> =
-            found.iter().flatten().map(|&of| Request::Ask(Question::Channel { of, fd: 0 })).collect();
-        let mut replies = aside.ask(&requests).into_iter();
-        let mut answers = Vec::with_capacity(found.len());
-        for init in found {
-            answers.push(init.and_then(|_| {
-                let reply = replies.next().unwrap_or_else(|| Err(misfit()));
-                let Answer::Channel(channel) = reply.and_then(Reply::answer)? else { return Err(misfit()) };
-                Ok(channel)
-            }));
-        }
-        answers
     }
 }
 

@@ -345,3 +345,28 @@ fn who_writes_where_it_stays_is_told_and_kept() {
     with(MountKind::AnonymousVolume, MountAccess::Writable).is("suspect", "ended");
     with(MountKind::Memory, MountAccess::Writable).is("suspect", "ended");
 }
+
+#[test]
+fn what_is_no_text_reaches_the_engine_as_another_one() {
+    let mut world = World::stray().unread().client(50, 900, "docker run -i --rm image x");
+    world.census(|clients| {
+        if let Ok(argv) = &mut clients.clients[0].argv {
+            argv[5] = b"\xff".into();
+        }
+    });
+    world.facts(1, |facts| facts.command = vec!["\u{fffd}".into()]).is("unknown", "whether process");
+}
+
+#[test]
+fn a_hundred_clients_are_given_out_to_two_hundred_of_one_image() {
+    let mut world = World::new();
+    for number in 1..=200_u8 {
+        world = world.made(number, 1_000 + u64::from(number));
+        if number % 2 == 0 {
+            world = world.open(number).client(i32::from(number), 900, RUN);
+        }
+    }
+    world.is_by(1, "docker-run", "suspect", "ended");
+    world.is_by(2, "docker-run", "alive", "its input is open");
+    world.client(900, 900, RUN).is_by(1, "docker-run", "unknown", "whether process");
+}

@@ -44,6 +44,7 @@ enum Trait {
 }
 
 #[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "each is drawn alone")]
 struct Made {
     maker: Maker,
     what: Trait,
@@ -184,7 +185,13 @@ fn built(world: World, number: u8, made: &Made) -> World {
     match made.what {
         Trait::Keep => world = world.label(number, "dev.reapd.keep", "1"),
         Trait::Listener => world = world.socket(number, &["tcp 0.0.0.0:80"], &[]),
-        _ => {}
+        Trait::Plain
+        | Trait::Restart
+        | Trait::Paused
+        | Trait::Terminal
+        | Trait::Detached
+        | Trait::Foreign
+        | Trait::Port => {}
     }
     let client = i32::from(number) + 100;
     if matches!(made.maker, Maker::Live | Maker::Batch) {
@@ -212,24 +219,17 @@ fn built(world: World, number: u8, made: &Made) -> World {
 
 /// Returns the command line of a container's own client.
 fn line(number: u8, made: &Made) -> String {
-    let mut line = "docker run -i".to_owned();
-    if made.remove {
-        line += " --rm";
-    }
-    if made.named {
-        line += &format!(" --name name-{number}");
-    }
-    if made.filed {
-        line += " --cidfile /c";
-    }
-    if made.labelled {
-        line += &format!(" --label job={number}");
-    }
-    line += &format!(" {}", IMAGES[made.image]);
-    for word in ARGUMENTS[made.arguments] {
-        line += &format!(" {word}");
-    }
-    line
+    let given = [
+        (made.remove, "--rm".to_owned()),
+        (made.named, format!("--name name-{number}")),
+        (made.filed, "--cidfile /c".to_owned()),
+        (made.labelled, format!("--label job={number}")),
+    ];
+    let mut words = vec!["docker run -i".to_owned()];
+    words.extend(given.into_iter().filter(|(is_given, _)| *is_given).map(|(_, word)| word));
+    words.push(IMAGES[made.image].to_owned());
+    words.extend(ARGUMENTS[made.arguments].iter().map(|word| (*word).to_owned()));
+    words.join(" ")
 }
 
 fn condemned(verdicts: &Verdicts) -> BTreeSet<ContainerRef> {
