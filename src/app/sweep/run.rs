@@ -766,18 +766,16 @@ mod tests {
     fn by_hand_only_containers_that_were_on_the_screen_are_stopped() {
         let mut desk = Desk::new(SHORTLY);
         let mut machine = with_containers(&mut desk, &[1, 2]);
-        // The second is proven by an earlier look of a timer, and was healthy on the screen.
-        let mut ledger = Ledger::default();
-        take(&mut machine, &desk.config, &mut ledger, &[]).unwrap().remember(&mut ledger);
-        memory::save_ledger(&desk.state(), &ledger).unwrap();
-        let of = |health| {
-            move |machine: &mut Machine<'_>| {
-                machine.containers.as_mut().unwrap()[1].health = Some(health);
-            }
+        // The second is paused on the screen; a sleep then has both looked at twice more.
+        let of = |state: ContainerState| {
+            move |machine: &mut Machine<'_>| machine.containers.as_mut().unwrap()[1].state = state
         };
-        of(Health::Healthy)(&mut machine);
-        machine.at(When::Scan(FIRST_LOOK + 1), of(Health::Unhealthy { failing: 9 }));
+        of(ContainerState::Paused)(&mut machine);
+        machine.at(When::Scan(FIRST_LOOK + 1), |machine| machine.asleep += Duration::from_secs(10));
+        machine.at(When::Scan(FIRST_LOOK + 1), of(ContainerState::Running));
         let (ended, swept) = by_hand_by(&desk, &mut machine);
+        let condemned = |at: usize| swept.json["containers"][at]["verdict"] == "orphaned";
+        assert!(condemned(0) && condemned(1), "{swept:?}");
         assert_eq!(ended, ["helper-1"], "{swept:?}");
     }
 }
