@@ -18,7 +18,7 @@ use crate::model::rule::Strength;
 use crate::model::verdict::{LineFinding, LineList, Mode, Verdict};
 
 use super::Admission;
-use super::candidates::{captures, fits, is_admitted, is_admitted_by_label, needs_env};
+use super::candidates::{captures, fits, is_admitted, is_admitted_by_label, needs_asking};
 use super::case::{ContainerCase, Crowd};
 use super::clients::created;
 use super::cure::{cure, lookalike};
@@ -69,7 +69,7 @@ pub(super) fn assess(ground: &Ground<'_>) -> Result<Option<Assessment>, Vec<Ques
         }
         None => match ledger.container(&at, listed, look, &config.scope) {
             Some((_, Admission::Foreign)) => Ok(None),
-            Some((facts, Admission::Admitted)) if !needs_env(policy) => match weighed(&facts)? {
+            Some((facts, Admission::Admitted)) if !needs_asking(policy, &facts) => match weighed(&facts)? {
                 Some(assessment) if is_condemned(&assessment) => Err(vec![question]),
                 other => Ok(other),
             },
@@ -137,9 +137,8 @@ fn decide(case: &ContainerCase<'_>, mut judgement: ContainerJudgement) -> Result
             Some(line) => (Verdict::Unknown, last_why(line)),
             None => (Verdict::Alive, judgement.lines.last().map(last_why).unwrap_or_default()),
         };
-        if judgement.verdict == Verdict::Unknown {
-            judgement.cure = Some(cure(case));
-        }
+        let rule = doubtful.and_then(|line| line.evidence.last()).map(|seen| seen.rule.as_str());
+        judgement.cure = rule.and_then(|rule| cure(case, rule));
         judgement.lookalike = lookalike(case, &judgement);
         return done(judgement, lasting);
     };
@@ -154,7 +153,7 @@ fn decide(case: &ContainerCase<'_>, mut judgement: ContainerJudgement) -> Result
         judgement.because.clone_from(&veto.why);
         judgement.lookalike = Some(ContainerLookalike::Vetoed(veto.rule.clone()));
         if judgement.verdict == Verdict::Unknown {
-            judgement.cure = Some(cure(case));
+            judgement.cure = cure(case, &veto.rule);
         }
         return done(judgement, lasting);
     }

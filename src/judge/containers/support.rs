@@ -285,7 +285,10 @@ impl World {
             arguments: Vec::new(),
             own: Own {
                 pid: pid(OWN),
-                uid: Uid(0),
+                uid: match self.scope {
+                    Scope::Host => Uid::ROOT,
+                    Scope::User => Uid(1000),
+                },
                 sid: 99,
                 namespaces: Ok(namespaces()),
                 home: None,
