@@ -20,7 +20,6 @@ use crate::model::verdict::{LineFinding, LineList, Mode, Verdict};
 use super::Admission;
 use super::candidates::{captures, fits, is_admitted, is_admitted_by_label, needs_asking};
 use super::case::{ContainerCase, Crowd};
-use super::clients::created;
 use super::cure::{cure, lookalike};
 use super::vetoes::{self, Word};
 use super::weigh;
@@ -212,11 +211,14 @@ fn decide(case: &ContainerCase<'_>, mut judgement: ContainerJudgement) -> Result
 
 /// Returns how old this run is: by its first process, or else by when it was made, by the engine's clock.
 fn age(case: &ContainerCase<'_>) -> Known<Duration> {
-    let now = case.look.snapshot.began.boot;
+    let now = case.look.snapshot.began;
     match &case.facts.began {
-        Ok(began) => Ok(now.since(*began)),
+        Ok(began) => Ok(now.boot.since(*began)),
         Err(unknown) => {
-            created(case, case.listed.created).map(|made| now.since(made)).ok_or_else(|| unknown.clone())
+            // It may have been made before this boot, which is no moment of the boot clock; the second's end counts.
+            let made = (i128::from(case.listed.created) + 1) * 1_000;
+            let age = u64::try_from(i128::from(now.wall) - made);
+            age.map(Duration::from_millis).map_err(|_| unknown.clone())
         }
     }
 }
