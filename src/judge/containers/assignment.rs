@@ -4,6 +4,7 @@
 //! this container's.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use bstr::ByteSlice as _;
 
@@ -14,8 +15,12 @@ use crate::model::id::ProcessId;
 use crate::model::question::{ChannelKind, EngineAnswer, EngineQuestion, FarEnd, Question};
 
 use super::case::ContainerCase;
-use super::clients::{Input, Known, Relation, Subject, is_made_by_run, may_be_image, relation};
+use super::clients::{Input, Known, Relation, Subject, created, is_made_by_run, may_be_image, relation};
 use super::is_attached;
+
+/// `docker run` makes its container at once, but for the time that it pulls. What was made later than this after every
+/// client that could have made it has none for sure.
+const NEAR: Duration = Duration::from_secs(30);
 
 /// Says whether all of these `docker run`s are needed by other containers: each has its own, and none is left for this
 /// one, whose input is not open. Containers that are not known, or whose input cannot be read, need nobody.
@@ -88,28 +93,28 @@ fn needed(
         return Ok(None);
     }
     let mut makers = BTreeSet::new();
+    let made = created(case, other.created);
+    let mut is_near = false;
     for known in clients {
         match relation(case, known, to, Input::Unread) {
             Relation::Not => {}
-            Relation::Own(_) | Relation::MayHaveMade if is_run(known) => {
+            relation @ (Relation::Own(_) | Relation::MayHaveMade) if is_run(known) => {
                 makers.insert(known.client.id);
+                is_near |= matches!(relation, Relation::Own(_))
+                    || made.is_some_and(|made| made <= known.client.began.plus(NEAR));
             }
             // Whatever else may be attached to it may be what keeps its input open.
             Relation::Own(_) | Relation::MayHaveMade | Relation::May(_) => return Ok(None),
         }
     }
     // One that nobody could have made is kept open by something else: an engine that was killed and came back.
-    Ok((!makers.is_empty()).then_some(makers))
+    // And one that was made long after each of them was made by `create`, perhaps, and started with nobody attached.
+    Ok(is_near.then_some(makers))
 }
 
 /// Says whether a `docker run` may have made a container, by what the list alone shows.
 fn may_be_listed(known: &Known<'_>, listed: &Listed) -> bool {
     let DockerCommand::Run(options) = &known.command else { return true };
-    if let Some(Ok(id)) = &known.client.cidfile
-        && options.cidfile.is_some()
-    {
-        return *id == listed.id;
-    }
     may_be_image(options.image.as_bstr(), &listed.image, &listed.image_id)
         && options.labels.iter().all(|(key, value)| {
             let seen = key.to_str().ok().and_then(|key| listed.labels.get(key));

@@ -91,15 +91,20 @@ pub(in crate::judge) fn relation(
         return Relation::Own(why);
     }
     match command {
-        DockerCommand::Run(options) => may_have_made(case, client, options, to),
+        DockerCommand::Run(options) => may_have_made(client, options, to),
         DockerCommand::Attached(words) => attached(case, client, words, to.listed),
-        DockerCommand::About(_) | DockerCommand::Elsewhere => Relation::Not,
+        // Without a word it is about all of them, as `stats` is, and about none in particular.
+        DockerCommand::About(words) if words.is_empty() => Relation::Not,
+        DockerCommand::About(words) => attached(case, client, words, to.listed),
+        DockerCommand::Elsewhere => Relation::Not,
         DockerCommand::Compose => match to.listed.labels.get("com.docker.compose.project") {
             Some(_) => Relation::May("it may be that of its compose project".to_owned()),
             None => Relation::Not,
         },
         // Who came after the container did not make it, and nobody can give it any more input.
-        DockerCommand::Anything if input == Input::Ended && is_younger(client, to) => Relation::Not,
+        DockerCommand::Anything if input == Input::Ended && is_younger(client, to) && !is_relay(argv) => {
+            Relation::Not
+        }
         DockerCommand::Anything => Relation::May("what it does at the engine cannot be told".to_owned()),
     }
 }
@@ -115,6 +120,11 @@ pub(in crate::judge) fn is_nobodys(case: &ContainerCase<'_>, client: &EngineClie
     name == "reapd" || case.config.docker.watchers.iter().any(|glob| glob.fits(name))
 }
 
+/// Says whether a client passes on what somebody elsewhere says, who may name any container.
+fn is_relay(argv: &[BString]) -> bool {
+    argv.iter().any(|word| word == "dial-stdio")
+}
+
 /// Says whether a client began after the container did.
 fn is_younger(client: &EngineClient, to: Subject<'_>) -> bool {
     client.began > to.began.plus(TICKS)
@@ -126,7 +136,7 @@ pub(in crate::judge) fn names(argv: &[BString], command: &DockerCommand, listed:
     let id = listed.id.as_str().as_bytes();
     let short = listed.id.short().as_bytes();
     for word in argv.iter().skip(1) {
-        if listed.names.iter().any(|name| word == name || is_value(word, name)) {
+        if listed.names.iter().any(|name| is_name(word.as_bstr(), name)) {
             return Some(format!("it names '{word}'"));
         }
         if word.find(short).is_some() {
@@ -138,25 +148,35 @@ pub(in crate::judge) fn names(argv: &[BString], command: &DockerCommand, listed:
     };
     let is_it = |word: &&BString| {
         let word = word.split_once_str(":").map_or(word.as_slice(), |(container, _)| container);
-        let named = || listed.names.iter().any(|name| word == name.as_bytes());
+        let named = || listed.names.iter().any(|name| is_name(word.as_bstr(), name));
         !word.is_empty() && (id.starts_with(word) || named())
     };
     words.iter().find(is_it).map(|word| format!("it names '{word}'"))
 }
 
-/// Says whether a word is an option with this very value: `--name=web`.
-fn is_value(word: &BString, name: &str) -> bool {
-    word.starts_with(b"-") && word.split_once_str("=").is_some_and(|(_, value)| value == name.as_bytes())
+/// Says whether a word names a container: by its bare name, with the slash that engines write before it, as the value
+/// of an option (`--name=web`), and as whose namespace or volumes another one has (`container:web`, `web:ro`).
+fn is_name(word: &BStr, name: &str) -> bool {
+    let value = match word.split_once_str("=") {
+        Some((_, value)) if word.starts_with(b"-") => value,
+        Some(_) | None => word.as_bytes(),
+    };
+    let value = value.strip_prefix(b"container:").unwrap_or(value);
+    let value = value.strip_suffix(b":ro").or(value.strip_suffix(b":rw")).unwrap_or(value);
+    value.strip_prefix(b"/").unwrap_or(value) == name.as_bytes()
 }
 
 /// What `attach`, or `start` that stays, is to a container that it does not name.
 fn attached(case: &ContainerCase<'_>, client: &EngineClient, words: &[BString], to: &Listed) -> Relation {
     let is_named = |word: &BString| {
+        // `cp` puts a path behind it.
+        let word = word.split_once_str(":").map_or(word.as_slice(), |(container, _)| container).as_bstr();
         let others = case.engine.containers.as_deref().unwrap_or_default();
         others.iter().filter(|other| other.id != to.id).any(|other| {
             // A name that passed on since it was said means another container now.
-            other.id.as_str().as_bytes().starts_with(word) && word.len() >= 12
-                || other.names.iter().any(|name| word == name) && was_there(case, other, client)
+            other.id.as_str().as_bytes().starts_with(word.as_bytes()) && word.len() >= 12
+                || other.names.iter().any(|name| is_name(word.as_bstr(), name))
+                    && was_there(case, other, client)
         })
     };
     if words.iter().any(is_named) {
@@ -179,25 +199,20 @@ pub(in crate::judge) fn created(case: &ContainerCase<'_>, seconds: i64) -> Optio
     Some(Moment(u64::try_from(boot).ok()?))
 }
 
-fn may_have_made(
-    case: &ContainerCase<'_>,
-    client: &EngineClient,
-    options: &RunOptions,
-    to: Subject<'_>,
-) -> Relation {
-    let Subject { listed, facts, .. } = to;
-    if options.stays == Stays::Detached || is_younger(client, to) {
+fn may_have_made(client: &EngineClient, options: &RunOptions, to: Subject<'_>) -> Relation {
+    let Subject { facts, .. } = to;
+    if is_younger(client, to) {
         return Relation::Not;
-    }
-    match (&options.cidfile, &client.cidfile) {
-        // Its own id is another one: it was compared above.
-        (Some(_), Some(Ok(_))) => return Relation::Not,
-        (Some(_) | None, Some(Err(_)) | None) | (None, Some(Ok(_))) => {}
     }
     // What was not understood may have changed what follows.
     if options.unclear.is_some() {
         return Relation::MayHaveMade;
     }
+    if options.stays == Stays::Detached {
+        return Relation::Not;
+    }
+    // Another id in the file of its --cidfile, and another container of the name it gave, say nothing: files are replaced,
+    // and names pass on.
     let is_set = |switch: Switch, set: bool| (switch == Switch::On) == set;
     let differs = !is_set(options.interactive, facts.stdin.attached == Attached::Yes)
         || !is_set(options.tty, facts.tty == Tty::Yes)
@@ -205,10 +220,7 @@ fn may_have_made(
         || !may_be_image(options.image.as_bstr(), &facts.image, &facts.image_id)
         || !may_be_arguments(&options.arguments, &facts.command)
         || options.labels.iter().any(|(key, value)| !has_label(facts, key.as_bstr(), value.as_bstr()));
-    if differs || is_named_elsewhere(case, options, listed) {
-        return Relation::Not;
-    }
-    Relation::MayHaveMade
+    if differs { Relation::Not } else { Relation::MayHaveMade }
 }
 
 /// Says whether the words behind an image may be what a container was asked to run. Without any the image says it; and
@@ -220,14 +232,6 @@ fn may_be_arguments(written: &[BString], command: &[BString]) -> bool {
 fn has_label(facts: &ContainerFacts, key: &BStr, value: &BStr) -> bool {
     let Ok(key) = key.to_str() else { return true };
     facts.labels.get(key).is_some_and(|seen| value.to_str().map_or(true, |value| seen == value))
-}
-
-/// Says whether another live container bears the name that a client gave to its own. Where none does, it may have been
-/// renamed.
-fn is_named_elsewhere(case: &ContainerCase<'_>, options: &RunOptions, listed: &Listed) -> bool {
-    let Some(given) = &options.name else { return false };
-    let others = case.engine.containers.as_deref().unwrap_or_default();
-    others.iter().any(|other| other.id != listed.id && other.names.iter().any(|name| given == name))
 }
 
 /// Says whether an image as it was written on a command line may be a container's: the same text, the same repository

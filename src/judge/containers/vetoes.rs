@@ -9,6 +9,7 @@ use crate::config::program_name;
 use crate::judge::protect::{at_or_below, is_current};
 use crate::judge::rule::{Blank, Finding, Found, Holds};
 use crate::model::container::{ContainerState, Listed, MountKind, RestartPolicy};
+use crate::model::docker_command::DockerCommand;
 use crate::model::evidence::{Evidence, Says};
 use crate::model::keep::Kept;
 use crate::model::known::{Reason, Unknown};
@@ -25,6 +26,9 @@ const KEEP: &str = "dev.reapd.keep";
 
 /// Labels of the directory that a container was made for.
 const FOLDERS: [&str; 2] = ["com.docker.compose.project.working_dir", "devcontainer.local_folder"];
+
+/// The label of a compose project.
+const PROJECT: &str = "com.docker.compose.project";
 
 /// Labels of a testcontainers session.
 const SESSIONS: [&str; 2] = ["org.testcontainers.sessionId", "org.testcontainers.session-id"];
@@ -141,7 +145,7 @@ fn new(case: &ContainerCase<'_>, _: Word) -> Found<Finding> {
 fn kept(case: &ContainerCase<'_>, _: Word) -> Found<Finding> {
     let look = case.look;
     let marks = || look.marks.iter().filter(|mark| is_current(mark.until, look));
-    if marks().any(|mark| matches!(&mark.what, Kept::Container { at, .. } if *at == case.at())) {
+    if marks().any(|mark| matches!(&mark.what, Kept::Container { at, .. } if at.id == case.listed.id)) {
         return Ok(Finding::yes("it was marked with `reapd keep`"));
     }
     if let Some(value) = case.facts.env.get(b"REAPD_KEEP".as_bstr())
@@ -251,15 +255,20 @@ fn named(case: &ContainerCase<'_>, word: Word) -> Found<Finding> {
         if by_file || by_words {
             return Ok(Finding::yes(format!("process {}, a client of the engine, names it", shown(client))));
         }
+        if matches!(command, DockerCommand::Compose) && case.facts.labels.contains_key(PROJECT) {
+            let what = format!("whether process {} shows what it says", shown(client));
+            return Err(Unknown::new(Reason::NoRecord, what).into());
+        }
     }
     match (clients.census, word) {
         (Census::Partial(untold), Word::Seen) => {
             let what = format!("who {untold} of the connections to its engine belong to");
             Err(Unknown::new(Reason::Denied, what).into())
         }
-        (Census::Whole, _) | (Census::Partial(_), Word::Owners) => {
-            Ok(Finding::no("no client of the engine names it"))
-        }
+        (Census::Whole, _) => Ok(Finding::no("no client of the engine names it")),
+        (Census::Partial(untold), Word::Owners) => Ok(Finding::no(format!(
+            "no client that was seen names it, {untold} were not, and its lease is over"
+        ))),
     }
 }
 
@@ -304,6 +313,7 @@ fn clients(case: &ContainerCase<'_>, word: Word) -> Found<Finding> {
             crate::model::escape::escape(listener.as_bytes()),
             crate::model::escape::escape(connection.as_bytes())
         )),
-        (Some(_) | None, None) | (None, Some(_)) => Finding::no("nobody is connected to it"),
+        (Some(_), None) => Finding::no("nobody is connected to it"),
+        (None, Some(_) | None) => Finding::no("it listens nowhere"),
     })
 }

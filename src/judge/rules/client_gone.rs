@@ -4,12 +4,11 @@
 //!
 //! A container that was made as `docker run -i` does: one client was connected from the start, and its input ends for
 //! good with that client (OpenStdin, AttachStdin and StdinOnce, no terminal). No port of the host leads into it and
-//! nothing listens in its network. Its input ended and nothing of it is left to read; or it could not be read, and it
-//! was made with `--rm`, without a name, and started at once. And no live client of its engine could be its own: every
-//! connection to the engine's socket was traced to a process, the engine can be reached from this machine alone, and
-//! each of those processes cannot have made it (it began later, or its own command line has another image, name, label,
-//! cidfile or arguments), never stays with a container (`docker ps`, `events`, `build`), or is needed by another
-//! container whose input is open.
+//! nothing listens in its network. Its input ended and nothing of it is left to read. And no live client of its engine
+//! could be its own: every connection to the engine's socket was traced to a process, the engine can be reached from
+//! this machine alone, and each of those processes cannot have made it (it began later, or its own command line has
+//! another image, label or arguments), never stays with a container (`docker ps`, `events`, `build`), or is needed by
+//! another container whose input is open.
 //!
 //! # Why it is not enough alone
 //!
@@ -24,10 +23,14 @@
 //! pull makes a later container its own. A client of a library, of which nobody can tell what it is attached to;
 //! `docker system dial-stdio`, which speaks for somebody elsewhere; an engine that listens to the network. A container
 //! of `docker create -i`, or of a library, that was started without anybody attached, for commands that are run in it:
-//! where its input cannot be read, a name of its own or a later start keeps it. Podman, which never says how a
+//! its input is open, and where that cannot be read nothing tells it from a stray, so that it is unknown whoever is
+//! connected. Podman, which never says how a
 //! container was attached to. All of these that cannot be told are unknown, and say what would tell. A container with
 //! more input than it read, whose client was killed, looks as if its input were open (an engine that cannot write does
 //! not notice): it stays.
+//!
+//! This is wrong, and not kept: a program that comes after the client is gone and waits for the container by the engine's
+//! interface, without naming it in its arguments (a library's `wait()` or `logs()`), loses what it waits for.
 //!
 //! # Settings
 //!
@@ -37,11 +40,10 @@ use std::collections::BTreeSet;
 
 use crate::judge::containers::assignment::are_needed_elsewhere;
 use crate::judge::containers::case::ContainerCase;
-use crate::judge::containers::clients::{Input, Known, Relation, Subject, is_made_by_run, relation, shown};
+use crate::judge::containers::clients::{Input, Known, Relation, Subject, relation, shown};
 use crate::judge::containers::is_attached;
 use crate::judge::rule::{Blank, Finding, Found, Rule, Settings};
 use crate::model::container::{Attached, EngineClient, EngineKind, Reach, Tty};
-use crate::model::evidence::Cause;
 use crate::model::id::ProcessId;
 use crate::model::known::{Reason, Unknown};
 use crate::model::question::{Census, FarEnd};
@@ -107,24 +109,19 @@ fn weigh(case: &ContainerCase<'_>, _: Settings<'_>) -> Found<Finding> {
         let what = format!("whether process {} is its client", client.map(shown).unwrap_or_default());
         return Err(Unknown::new(Reason::NoRecord, what).into());
     }
-    if let Some(unknown) = &unread
-        && !is_made_by_run(case, to)
-    {
-        let what = format!("whether a client was ever attached to it ({unknown})");
-        return Err(Unknown::new(Reason::NoRecord, what).into());
+    // That nobody is connected is not enough: who made it may never have been attached, and uses it by commands that are
+    // run in it now and then.
+    if let Some(Unknown { reason, what }) = unread {
+        return Err(Unknown::new(reason, format!("whether its input ended: {what}")).into());
     }
     if let Some(listener) = case.sockets()?.listeners.first() {
         let listener = crate::model::escape::escape(listener.as_bytes());
         return Ok(Finding::no(format!("it can be reached at {listener}")));
     }
     let count = clients.clients.len();
-    Ok(match unread {
-        None => Finding::yes(format!(
-            "its input ended for good, and none of the {count} clients of its engine can be its own"
-        )),
-        Some(_) => Finding::yes(format!("none of the {count} clients of its engine can be its own"))
-            .hanging_on(Cause::Engine(case.engine.id.clone())),
-    })
+    Ok(Finding::yes(format!(
+        "its input ended for good, and none of the {count} clients of its engine can be its own"
+    )))
 }
 
 /// Returns the finding where how it was made decides already.

@@ -3,7 +3,8 @@
 //! # What it finds
 //!
 //! A container that may write to a directory of the host, to a volume that somebody gave a name, or to a mount of a kind
-//! that is not known. What it does there is still there when it is gone.
+//! that is not known: what it does there is still there when it is gone. And one without `--rm`, whose log and files
+//! stay when it ends, until somebody removes it.
 //!
 //! # Why it is not enough alone
 //!
@@ -14,7 +15,7 @@
 //! # When it is wrong
 //!
 //! A server with a directory mounted for reading that nobody made read-only is spared though it never writes: a leak that
-//! stays. A job that sends its results over the network, or whose log is read afterwards, is not seen. A volume that
+//! stays. A job that sends its results over the network is not seen. A volume that
 //! the engine made for this container alone goes with it and does not count, even where another container uses it too.
 //!
 //! # Settings
@@ -23,7 +24,7 @@
 
 use crate::judge::containers::case::ContainerCase;
 use crate::judge::rule::{Finding, Found, Rule, Settings};
-use crate::model::container::{ContainerMount, MountAccess, MountKind};
+use crate::model::container::{AutoRemoval, ContainerMount, MountAccess, MountKind};
 use crate::model::escape::escape;
 use crate::model::rule::{Asks, Clients, Place, RuleSpec, Serves, Strength};
 
@@ -54,6 +55,13 @@ fn weigh(case: &ContainerCase<'_>, _: Settings<'_>) -> Found<Finding> {
                 MountKind::AnonymousVolume | MountKind::Memory => false,
             }
     };
+    if case.facts.removal == AutoRemoval::No {
+        // Its log, too, and whatever it wrote into its own files: `docker logs` and `docker cp` read them for as long as
+        // nobody removes it.
+        return Ok(Finding::yes(
+            "it was started without --rm, so what it wrote stays until somebody removes it",
+        ));
+    }
     Ok(match case.facts.mounts.iter().find(stays) {
         Some(mount) => Finding::yes(format!("it may write to {}, which stays", escape(&mount.source))),
         None => Finding::no("it can write to nothing that stays"),
