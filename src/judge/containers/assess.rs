@@ -21,7 +21,7 @@ use super::Admission;
 use super::candidates::{captures, fits, is_admitted, is_admitted_by_label, needs_env};
 use super::case::{ContainerCase, Crowd};
 use super::clients::created;
-use super::cure::{cure, lookalike};
+use super::cure::{cure, cure_of, lookalike};
 use super::vetoes::{self, Word};
 use super::weigh;
 
@@ -133,13 +133,10 @@ fn decide(case: &ContainerCase<'_>, mut judgement: ContainerJudgement) -> Result
     let done = |judgement, lasting| Ok(Assessment { judgement, suspicion: None, lasting });
     let Some((index, line)) = holding else {
         let doubtful = judgement.lines.iter().find(|line| line.says == Says::Unknown);
-        (judgement.verdict, judgement.because) = match doubtful {
-            Some(line) => (Verdict::Unknown, last_why(line)),
-            None => (Verdict::Alive, judgement.lines.last().map(last_why).unwrap_or_default()),
+        (judgement.verdict, judgement.because, judgement.cure) = match doubtful {
+            Some(line) => (Verdict::Unknown, last_why(line), cure_of(case, line)),
+            None => (Verdict::Alive, judgement.lines.last().map(last_why).unwrap_or_default(), None),
         };
-        if judgement.verdict == Verdict::Unknown {
-            judgement.cure = Some(cure(case));
-        }
         judgement.lookalike = lookalike(case, &judgement);
         return done(judgement, lasting);
     };
