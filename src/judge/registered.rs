@@ -1,63 +1,139 @@
 //! Whether a registry of somebody else's still lists what a tree stands for.
 //!
 //! A registry is the word of whoever keeps it, and only where the tree itself would look for it: its place is filled
-//! from the root's own environment. Being unlisted counts only where the registry is known to work, since an empty
+//! from the root's own environment; for a container, see [`super::containers`]. Being unlisted counts only where the registry is known to work, since an empty
 //! directory is also what an unmounted, a moved and a cleared one look like (REDTEAM F11).
 
 use bstr::{BStr, BString, ByteSlice as _};
 
-use crate::config::policy::{FileRegistry, PlacePart, PlacePattern, Registry, Source};
+use crate::config::policy::{
+    Config, Confirm, FileRegistry, HttpRegistry, PlacePart, PlacePattern, Registry, Source,
+};
 use crate::model::evidence::Cause;
-use crate::model::facts::Facts;
+use crate::model::id::ProcessId;
 use crate::model::known::{Reason, Unknown};
+use crate::model::look::Look;
+use crate::model::moment::Moment;
 use crate::model::question::{Answer, Question, Registered};
 
 use super::case::{Case, known, misfit};
 use super::leased;
+use super::ledger::Ledger;
 use super::rule::{Finding, Found, Holds};
 use super::rules::span;
 
 /// PATH_MAX on Linux; no path is longer.
 const LONGEST: usize = 4096;
 
+/// Whoever a registry may list: what must be known of it to weigh that.
+pub(in crate::judge) trait Registrant<'a> {
+    /// Returns what was seen at this look.
+    fn look(&self) -> &'a Look;
+
+    /// Returns what was seen at earlier looks.
+    fn memory(&self) -> &'a Ledger;
+
+    /// Returns how sure we must be.
+    fn confirm(&self) -> &'a Confirm;
+
+    /// Returns for which process's sake a registry is asked.
+    fn asker(&self) -> Found<ProcessId>;
+
+    /// Returns when it began.
+    fn began(&self) -> Found<Moment>;
+
+    /// Returns where its own registry of files is.
+    fn place(&self, name: &str, files: &FileRegistry) -> Found<BString>;
+
+    /// Says why a server could not be told from another one at the same address, for its sake.
+    fn may_ask(&self, name: &str, http: &HttpRegistry) -> Found<()>;
+
+    /// Returns the answer to a question.
+    fn ask(&self, question: Question) -> Found<&'a Answer>;
+}
+
+impl<'a> Registrant<'a> for Case<'a> {
+    fn look(&self) -> &'a Look {
+        self.look
+    }
+
+    fn memory(&self) -> &'a Ledger {
+        self.memory
+    }
+
+    fn confirm(&self) -> &'a Confirm {
+        &self.config.confirm
+    }
+
+    fn asker(&self) -> Found<ProcessId> {
+        Ok(self.root.id)
+    }
+
+    fn began(&self) -> Found<Moment> {
+        Ok(self.root.began)
+    }
+
+    fn place(&self, name: &str, files: &FileRegistry) -> Found<BString> {
+        place(self, name, files)
+    }
+
+    fn may_ask(&self, _: &str, _: &HttpRegistry) -> Found<()> {
+        // Who answered is compared with whom it stands below where the answer comes in.
+        Ok(())
+    }
+
+    fn ask(&self, question: Question) -> Found<&'a Answer> {
+        self.answer(question)
+    }
+}
+
+/// Returns the registry of this name.
+pub(super) fn named<'a>(config: &'a Config, name: &str) -> Found<&'a Registry> {
+    let found = config.registries.iter().find(|registry| registry.name == name);
+    found.ok_or_else(|| Unknown::new(Reason::NotAsked, format!("what registry '{name}' says")).into())
+}
+
 /// Weighs what a registry says of a key.
-pub(super) fn weigh(case: &Case<'_>, registry: &Registry, key: &BStr) -> Found<Finding> {
+pub(super) fn weigh<'a>(of: &impl Registrant<'a>, registry: &Registry, key: &BStr) -> Found<Finding> {
     let name = &registry.name;
     let finding = match &registry.source {
         Source::Files(files) => {
-            let place = place(case, name, files)?;
-            let said = said(case, name, place.as_bstr(), key)?;
-            let finding = said_of(case, name, place.as_bstr(), said)?;
-            let age = case.look.snapshot.began.boot.since(case.root.began);
-            if finding.holds == Holds::Yes && age < files.settle {
-                // What is listed now may be what another one left, and its own record may be still to come.
-                let why =
-                    format!("it has run for {} only, and registry '{name}' may list it later", span(age));
-                return Ok(Finding::no(why));
+            let place = of.place(name, files)?;
+            let said = said(of, name, place.as_bstr(), key)?;
+            let finding = said_of(of, name, place.as_bstr(), said)?;
+            if finding.holds == Holds::Yes {
+                let age = of.look().snapshot.began.boot.since(of.began()?);
+                if age < files.settle {
+                    // What is listed now may be what another one left, and its own record may be still to come.
+                    let why =
+                        format!("it has run for {} only, and registry '{name}' may list it later", span(age));
+                    return Ok(Finding::no(why));
+                }
             }
             finding
         }
-        Source::Http(_) => {
-            let said = said(case, name, BStr::new(""), key)?;
-            said_of(case, name, BStr::new(""), said)?
+        Source::Http(http) => {
+            of.may_ask(name, http)?;
+            let said = said(of, name, BStr::new(""), key)?;
+            said_of(of, name, BStr::new(""), said)?
         }
     };
     Ok(finding.hanging_on(Cause::Registry(name.clone())))
 }
 
-fn said<'a>(case: &Case<'a>, name: &str, place: &BStr, key: &BStr) -> Found<&'a Registered> {
+fn said<'a>(of: &impl Registrant<'a>, name: &str, place: &BStr, key: &BStr) -> Found<&'a Registered> {
     let (registry, place, key) = (name.to_owned(), place.to_owned(), key.to_owned());
-    let question = Question::Registered { of: case.root.id, registry, place, key };
-    let Answer::Registered(registered) = case.answer(question)? else { return Err(misfit()) };
+    let question = Question::Registered { of: of.asker()?, registry, place, key };
+    let Answer::Registered(registered) = of.ask(question)? else { return Err(misfit()) };
     Ok(registered)
 }
 
-fn said_of(case: &Case<'_>, name: &str, place: &BStr, said: &Registered) -> Found<Finding> {
+fn said_of<'a>(of: &impl Registrant<'a>, name: &str, place: &BStr, said: &Registered) -> Found<Finding> {
     match said {
         Registered::Listed { holder: None } => Ok(Finding::no(format!("registry '{name}' lists it"))),
-        Registered::Listed { holder: Some(holder) } => leased::recorded(case, name, holder),
+        Registered::Listed { holder: Some(holder) } => leased::recorded(of, name, holder),
         Registered::Over(why) => Ok(Finding::yes(format!("registry '{name}' says that it is over: {why}"))),
-        Registered::NotListed { others: 0 } if !case.memory.has_listed(name, place) => {
+        Registered::NotListed { others: 0 } if !of.memory().has_listed(name, place) => {
             let what = format!("registry '{name}' lists nobody, and whether it ever did");
             Err(Unknown::new(Reason::NoRecord, what).into())
         }
@@ -79,7 +155,10 @@ fn place(case: &Case<'_>, name: &str, files: &FileRegistry) -> Found<BString> {
         return Err(Unknown::new(Reason::Foreign, what).into());
     }
     for pattern in &files.files {
-        if let Some(place) = filled(name, pattern, facts)? {
+        let value = |variable: &str| {
+            Ok(known(&facts.env)?.get(variable.as_bytes().as_bstr()).map(|value| value.as_bstr()))
+        };
+        if let Some(place) = filled(name, pattern, value)? {
             return Ok(place);
         }
     }
@@ -88,15 +167,18 @@ fn place(case: &Case<'_>, name: &str, files: &FileRegistry) -> Found<BString> {
 }
 
 /// Returns a place with its variables filled in, or nothing where one of them is not set.
-fn filled(name: &str, pattern: &PlacePattern, facts: &Facts) -> Found<Option<BString>> {
+pub(super) fn filled<'v>(
+    name: &str,
+    pattern: &PlacePattern,
+    value: impl Fn(&str) -> Found<Option<&'v BStr>>,
+) -> Found<Option<BString>> {
     let mut place = BString::default();
     for part in &pattern.parts {
         match part {
             PlacePart::Pattern(text) => place.extend_from_slice(text.as_bytes()),
             PlacePart::Variable(variable) => {
-                let env = known(&facts.env)?;
-                let Some(value) = env.get(variable.as_bytes().as_bstr()) else { return Ok(None) };
-                let Some(directory) = directory(value.as_bstr()) else {
+                let Some(value) = value(variable)? else { return Ok(None) };
+                let Some(directory) = directory(value) else {
                     let what = format!("where registry '{name}' is: its {variable} names no whole directory");
                     return Err(Unknown::new(Reason::Unsupported, what).into());
                 };

@@ -85,7 +85,7 @@ static RULES: &[&RuleSpec] = &[
             None,
             ReapWhen,
         ),
-        Serves::Both(&[]),
+        Serves::Both(&["in", "key"]),
     ),
     &serving(&rule("client-gone", Proof, &[], None, ReapWhen), Serves::Containers),
     &rule("stdin-abandoned", Proof, &[], None, ReapWhen),
@@ -404,6 +404,11 @@ fn a_policy_for_containers_is_read_as_it_is_meant() {
     assert_eq!(tool.labels["acme.session"], None);
     assert!(tool.labels["acme.role"].as_ref().unwrap().fits(BStr::new("tool")));
     assert!(matches!(&policy.captures["work"], ContainerCapture::Bind { bind } if bind == "/workspace"));
+    let hub = whole.config.containers.iter().find(|policy| policy.name == "hub-tool").unwrap();
+    let asked = hub.reap_when.iter().map(|line| line.conditions.last().unwrap());
+    let asked: Vec<_> = asked.map(|last| (last.rule, last.settings.get("in").cloned())).collect();
+    let of = |name: &str| ("lease-expired", Some(Setting::Text(name.into())));
+    assert_eq!(asked, [of("hub"), of("seats")], "a server is asked last of its line");
     let run = whole.config.containers.iter().find(|policy| policy.name == "docker-run").unwrap();
     assert_eq!(
         (run.mode, run.volumes, run.matches[0].stdin),

@@ -17,11 +17,12 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use bstr::BString;
+use reapd::config::policy::{FileRegistry, Origin, Registry, Source};
 use reapd::model::facts::{Facts, Fate};
 use reapd::model::id::{Pid, ProcessId};
 use reapd::model::known::{Known, Reason};
 use reapd::model::look::{Scope, Snapshot};
-use reapd::model::question::{Answer, Owner, PathAnswer, Question};
+use reapd::model::question::{Answer, Owner, PathAnswer, Question, Registered};
 use reapd::model::table::{Kernel, State};
 use reapd::observe::{Life, Observer, Setup};
 
@@ -464,6 +465,34 @@ fn a_dead_leader_with_live_threads_is_alive_c24() {
     let own = id(&snapshot, Pid::new(i32::try_from(std::process::id()).unwrap()).unwrap());
     let owner = ask(&mut observer, &snapshot, Question::Owner { of: own, pid });
     assert_eq!(owner, Ok(Answer::Owner(Owner::Alive(id(&snapshot, pid)))));
+}
+
+/// As it is for containers: nobody but the looking process means the host's paths.
+#[test]
+fn a_registry_of_files_is_asked_for_the_looking_process_itself() {
+    let root = tempfile::tempdir().unwrap();
+    let place = root.path().join("seats");
+    let files = FileRegistry { files: Vec::new(), key: "/seat".into(), holder: None, settle: Duration::ZERO };
+    let source = Source::Files(files);
+    let registries = vec![Registry { name: "seats".into(), origin: Origin::Builtin, source }];
+    let setup = Setup { registries, ..setup(env!("CARGO_BIN_EXE_reapd")) };
+    let mut observer = Observer::open(setup).unwrap();
+    let mut told = |key: &str| {
+        let snapshot = observer.table().unwrap();
+        let of = id(&snapshot, snapshot.own.pid);
+        let place = BString::from(place.join("*.json").as_os_str().as_bytes());
+        let question = Question::Registered { of, registry: "seats".into(), place, key: key.into() };
+        ask(&mut observer, &snapshot, question)
+    };
+    assert!(told("a").is_err(), "its directory is missing");
+    fs::create_dir(&place).unwrap();
+    assert_eq!(told("a"), Ok(Answer::Registered(Registered::NotListed { others: 0 })));
+    fs::write(place.join("a.json"), r#"{"seat": "a"}"#).unwrap();
+    assert_eq!(told("a"), Ok(Answer::Registered(Registered::Listed { holder: None })));
+    assert_eq!(told("b"), Ok(Answer::Registered(Registered::NotListed { others: 1 })));
+    fs::write(place.join("half.json"), r#"{"seat": "#).unwrap();
+    assert_eq!(told("a"), Ok(Answer::Registered(Registered::Listed { holder: None })));
+    assert!(told("b").is_err(), "one record is half-written");
 }
 
 #[test]

@@ -20,7 +20,7 @@ use crate::model::verdict::{LineFinding, LineList, Mode, Verdict};
 use super::Admission;
 use super::candidates::{captures, fits, is_admitted, is_admitted_by_label, needs_asking};
 use super::case::{ContainerCase, Crowd};
-use super::cure::{cure, lookalike};
+use super::cure::{cure, cure_of, lookalike};
 use super::vetoes::{self, Word};
 use super::weigh;
 
@@ -132,12 +132,10 @@ fn decide(case: &ContainerCase<'_>, mut judgement: ContainerJudgement) -> Result
     let done = |judgement, lasting| Ok(Assessment { judgement, suspicion: None, lasting });
     let Some((index, line)) = holding else {
         let doubtful = judgement.lines.iter().find(|line| line.says == Says::Unknown);
-        (judgement.verdict, judgement.because) = match doubtful {
-            Some(line) => (Verdict::Unknown, last_why(line)),
-            None => (Verdict::Alive, judgement.lines.last().map(last_why).unwrap_or_default()),
+        (judgement.verdict, judgement.because, judgement.cure) = match doubtful {
+            Some(line) => (Verdict::Unknown, last_why(line), cure_of(case, line)),
+            None => (Verdict::Alive, judgement.lines.last().map(last_why).unwrap_or_default(), None),
         };
-        let rule = doubtful.and_then(|line| line.evidence.last()).map(|seen| seen.rule.as_str());
-        judgement.cure = rule.and_then(|rule| cure(case, rule));
         judgement.lookalike = lookalike(case, &judgement);
         return done(judgement, lasting);
     };

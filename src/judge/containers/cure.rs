@@ -2,16 +2,16 @@
 //!
 //! From what is known anyway: nothing is asked for its sake.
 
-use crate::config::policy::StdinReader;
+use crate::config::policy::{Setting, StdinReader};
 use crate::model::container::judgement::{ContainerJudgement, ContainerLookalike};
 use crate::model::container::{Engine, EngineClients, EngineKind};
 use crate::model::id::Uid;
 use crate::model::question::{Answer, Census, EngineAnswer, EngineQuestion, Question};
-use crate::model::verdict::Verdict;
+use crate::model::verdict::{LineFinding, Verdict};
 
 use super::case::ContainerCase;
 use super::clients::{Input, Relation, Subject, relation, shown};
-use super::is_attached;
+use super::{is_attached, registered};
 
 /// What is put before a command line so that the next one can be told.
 const WRAP: &str = "put `reapd run --` before `docker run`";
@@ -46,6 +46,16 @@ fn clients_told(case: &ContainerCase<'_>) -> String {
     }
     cures.push(WRAP.to_owned());
     cures.join("; or ")
+}
+
+/// Returns what would let a line be told. What its registry does not say is no matter of clients.
+pub(super) fn cure_of(case: &ContainerCase<'_>, line: &LineFinding) -> Option<String> {
+    let conditions = &case.policy.reap_when.get(line.line)?.conditions;
+    let last = conditions.get(line.evidence.len().checked_sub(1)?)?;
+    match last.settings.get("in") {
+        Some(Setting::Text(registry)) => registered::cure(case, registry),
+        Some(_) | None => cure(case, last.rule),
+    }
 }
 
 fn is_podman(engine: &Engine) -> bool {

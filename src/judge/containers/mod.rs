@@ -10,6 +10,7 @@ pub mod case;
 pub(super) mod clients;
 mod cure;
 pub(super) mod leased;
+pub(super) mod registered;
 #[cfg(test)]
 pub(super) mod support;
 #[cfg(test)]

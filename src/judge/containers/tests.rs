@@ -4,5 +4,6 @@ mod clients;
 mod leases;
 mod ledger;
 mod property;
+mod registered;
 mod rules;
 mod vetoes;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bstr::{BStr, ByteSlice as _};
 
-use crate::config::policy::Line;
+use crate::config::policy::{Condition, Line};
 use crate::config::program_name;
 use crate::judge::protect::{at_or_below, is_current};
 use crate::judge::rule::{Blank, Finding, Found, Holds};
@@ -36,17 +36,20 @@ const SESSIONS: [&str; 2] = ["org.testcontainers.sessionId", "org.testcontainers
 /// By whose word the line holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Word {
-    /// By that of whoever owns it: its lease. Who could not be seen from here on any system then is no reason to keep it.
+    /// By that of whoever owns it: its lease with reapd. Who could not be seen from here on any system then is no reason to keep it.
     Owners,
-    /// By what was seen.
+    /// By what was seen, the word of somebody else's registry included.
     Seen,
 }
 
 impl Word {
     /// Returns by whose word a line holds.
     pub(super) fn of(line: &Line) -> Word {
-        let is_lease = line.conditions.iter().any(|condition| condition.rule == "lease-expired");
-        if is_lease { Word::Owners } else { Word::Seen }
+        // Whoever keeps a registry need not be the owner, and its word is seen like anything else.
+        let is_lease = |condition: &Condition| {
+            condition.rule == "lease-expired" && !condition.settings.contains_key("in")
+        };
+        if line.conditions.iter().any(is_lease) { Word::Owners } else { Word::Seen }
     }
 }
 

@@ -3,13 +3,14 @@
 //! # What it finds
 //!
 //! A helper that a lease covers, where every such lease was released, ran out without being renewed, or lost its
-//! holder. With `in` and `key`: a helper that a registry of somebody else's says is over, does not list any more, or
-//! lists with a holder that is dead. A container that `reapd run` had made, where the lease in its labels is over.
+//! holder. A container that `reapd run` had made, where the lease in its labels is over. With `in` and `key`: a helper or
+//! container that a registry of somebody else's says is over, does not list any more, or lists with a holder that is dead.
 //!
 //! # Why it is not enough alone
 //!
 //! It is enough: a lease is the word of whoever owns the helper. A registry counts only where it was read completely,
-//! has listed this key or another one in this boot, and is the one that the helper itself would use.
+//! has listed this key or another one in this boot, and is the one that the helper itself would use; for a container,
+//! the one that reapd itself would, by a place without variables, or a server whose answers name it.
 //!
 //! # When it is wrong
 //!
@@ -19,7 +20,8 @@
 //! a link or somebody else's. A helper with two leases, of which one holds. A registry that cannot be read to its end,
 //! whose directory is missing, that lists nobody at all, or whose server is not the one that was recorded. A container
 //! whose image gives that label to everybody (S5), that was started with `-d` to outlive its command, or whose lease has
-//! no file any more.
+//! no file any more. A container whose key is empty, a variable, or a label that its image gives to everybody; and one
+//! whose registry's server is told by standing above the asked one, since none stands above a container.
 //!
 //! # Settings
 //!
@@ -61,23 +63,24 @@ pub static RULE: Rule = Rule {
         place: Place::ReapWhen,
         asks: Asks::Passively,
         clients: Clients::Served,
-        serves: Serves::Both(&[]),
+        serves: Serves::Both(&["in", "key"]),
     },
     weigh: Some(weigh),
     weigh_container: Some(weigh_container),
 };
 
-fn weigh_container(case: &ContainerCase<'_>, _: Settings<'_>) -> Found<Finding> {
-    containers::leased::expired(case)
+fn weigh_container(case: &ContainerCase<'_>, settings: Settings<'_>) -> Found<Finding> {
+    match (settings.text("in"), settings.template("key")) {
+        (Some(name), Some(key)) => containers::registered::weigh(case, name, key),
+        (Some(_) | None, Some(_) | None) => containers::leased::expired(case),
+    }
 }
 
 fn weigh(case: &Case<'_>, settings: Settings<'_>) -> Found<Finding> {
     let (Some(name), Some(key)) = (settings.text("in"), settings.template("key")) else {
         return leased::weigh(case);
     };
-    let Some(registry) = case.config.registries.iter().find(|registry| registry.name == name) else {
-        return Err(Unknown::new(Reason::NotAsked, format!("what registry '{name}' says")).into());
-    };
+    let registry = registered::named(case.config, name)?;
     match case.fill(key) {
         Some(key) => registered::weigh(case, registry, key.as_bstr()),
         None => Err(Unknown::new(Reason::NotAsked, format!("what '{}' is for it", key.text)).into()),

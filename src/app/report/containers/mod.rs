@@ -18,6 +18,7 @@ use crate::app::legible;
 use crate::model::container::judgement::{ContainerJudgement, ContainerLookalike};
 use crate::model::container::stop::Stop;
 use crate::model::container::{ContainerRef, Listed};
+use crate::model::evidence::Cause;
 use crate::model::id::ProcessId;
 use crate::model::plan::Wait;
 use crate::model::verdict::Verdict;
@@ -200,14 +201,37 @@ fn images<'a>(all: impl Iterator<Item = &'a Listed>) -> Vec<(&'a str, usize)> {
     images
 }
 
+/// Says whether a registry of somebody else's is a cause: our own leases bear a name that none of those can have.
+fn is_of_others(cause: &Cause) -> bool {
+    matches!(cause, Cause::Registry(name) if name != "leases")
+}
+
 /// Returns why a group of containers goes, in words that fit all of them.
 fn heading(judgement: &ContainerJudgement) -> String {
     let words = match rules_of(&judgement.lines).first().copied() {
         Some("client-gone") => "its client is gone, and nobody can ever speak to it again",
-        Some("lease-expired") => "its lease is over",
+        // A registry says of each what it saw of it.
+        Some("lease-expired") if !judgement.causes.iter().any(is_of_others) => "its lease is over",
         Some("owner-gone") => "its owner is gone",
         Some("cwd-gone") => "the directory that it was made for was deleted",
         Some(_) | None => return legible::text(&judgement.because),
     };
     words.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::container::sample;
+
+    #[test]
+    fn what_somebody_elses_registry_says_is_told_as_it_is() {
+        let mut judgement = sample::judgement(1, "x");
+        judgement.lines[0].evidence[0].rule = "lease-expired".into();
+        judgement.because = "registry 'hub' says that it is over".into();
+        judgement.causes = vec![Cause::Registry("leases".into())];
+        assert_eq!(heading(&judgement), "its lease is over");
+        judgement.causes = vec![Cause::Registry("hub".into())];
+        assert_eq!(heading(&judgement), judgement.because);
+    }
 }
