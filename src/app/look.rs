@@ -31,6 +31,10 @@ const TURNS: usize = 12;
 pub trait Eyes {
     /// Scans the table.
     fn table(&mut self) -> Result<Snapshot, Trouble>;
+    /// Scans the table and asks no engine: a list of containers costs each engine a call, and only a look needs it.
+    fn processes(&mut self) -> Result<Snapshot, Trouble> {
+        self.table()
+    }
     /// Answers questions.
     fn answer(&mut self, snapshot: &Snapshot, questions: &[Question]) -> Vec<(Question, Known<Answer>)>;
     /// Reads the clocks.
@@ -48,6 +52,10 @@ pub trait Eyes {
 impl Eyes for Observer {
     fn table(&mut self) -> Result<Snapshot, Trouble> {
         Observer::table(self).map_err(|error| Trouble::because("cannot read the process table", &error))
+    }
+
+    fn processes(&mut self) -> Result<Snapshot, Trouble> {
+        Observer::processes(self).map_err(|error| Trouble::because("cannot read the process table", &error))
     }
 
     fn answer(&mut self, snapshot: &Snapshot, questions: &[Question]) -> Vec<(Question, Known<Answer>)> {

@@ -89,7 +89,7 @@ impl Stand<'_, '_> {
     /// Re-checks a teardown that was cut short. Its root was seen gone by our hand, so there is none left to judge;
     /// its members are ended by recorded identities, unless somebody protects one of them by now (REDTEAM F12).
     fn nobody_protected(&mut self, teardown: &Teardown, marks: &[KeepMark]) -> Result<(), String> {
-        let snapshot = self.eyes.table().map_err(|trouble| trouble.to_string())?;
+        let snapshot = self.eyes.processes().map_err(|trouble| trouble.to_string())?;
         let mut look = Look::new(snapshot);
         look.marks = valid_marks(marks, &look.snapshot.boot, look.snapshot.began.wall);
         let ids: Vec<ProcessId> = teardown.members.iter().map(|member| member.identity.id).collect();
@@ -213,7 +213,7 @@ impl Scene for Stand<'_, '_> {
     }
 
     fn fresh(&mut self, trees: &[Again<'_>]) -> Vec<Known<Membership>> {
-        let snapshot = match self.eyes.table() {
+        let snapshot = match self.eyes.processes() {
             Ok(snapshot) => snapshot,
             Err(trouble) => {
                 let unknown = Unknown::new(Reason::Starved, trouble.to_string());

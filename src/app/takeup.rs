@@ -42,7 +42,7 @@ pub fn take_up(
     };
     let history = history::read(state, 0).map_err(|error| state_trouble(&error))?;
     residue::take_up(session, eyes, &history, journal)?;
-    let snapshot = eyes.table()?;
+    let snapshot = eyes.processes()?;
     let mut unfinished = Unfinished { session, eyes, config, state, journal, ledger, history, snapshot };
     let ended = unfinished.containers()?;
     let reports = unfinished.trees()?;

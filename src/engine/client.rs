@@ -14,6 +14,7 @@ use hyper::Request;
 use hyper::body::Bytes;
 
 use super::fault::Fault;
+use super::networks;
 use super::read::{self, ExecInspected, Inspected};
 use super::wire::{Call, NEWEST, Version};
 use crate::model::container::stop::Fate;
@@ -190,14 +191,14 @@ impl Client {
         let call = self.call(self.patience)?;
         let asked = call.docker.inspect_container(id.as_str(), None::<InspectContainerOptions>);
         let Some(container) = there(call.within(asked).await)? else { return Ok(Vec::new()) };
-        let within = read::networks(container, id)?;
+        let within = networks::networks(container, id)?;
         let rows = self.rows(Which::All).await?;
         let mut uses = Vec::new();
         for (name, network) in within {
             let call = self.call(self.patience)?;
             let asked = call.docker.inspect_network(&network, None::<InspectNetworkOptions>);
             let said = call.within(asked).await?;
-            let others = read::others(&rows, &said, id, (&name, &network))?;
+            let others = networks::others(&rows, &said, id, (&name, &network))?;
             let shared = said.ingress == Some(true) || said.scope.as_deref() != Some("local");
             let origin = if PREDEFINED.contains(&name.as_str()) || shared {
                 NetworkOrigin::Predefined
@@ -211,7 +212,7 @@ impl Client {
 
     /// Removes a network, by its id; one that is in use is refused.
     pub async fn remove_network(&self, id: &str) -> Result<Said, Fault> {
-        if !read::is_network_id(id) {
+        if !networks::is_network_id(id) {
             return Err(Fault::malformed("no id of a network"));
         }
         let call = self.call(self.patience)?;

@@ -11,6 +11,7 @@ mod errand;
 #[cfg(test)]
 pub(crate) mod fake;
 mod fault;
+mod networks;
 mod read;
 mod wire;
 

@@ -116,8 +116,17 @@ impl Observer {
         })
     }
 
-    /// Begins a look: the table of everybody, and the arguments of those in scope.
+    /// Begins a look: the table of everybody, the arguments of those in scope, and what each engine runs.
     pub fn table(&mut self) -> Result<Snapshot, ObserveError> {
+        let mut snapshot = self.processes()?;
+        let (engines, unheard) = self.engines.look(&mut self.aside);
+        snapshot.engines = engines;
+        snapshot.gaps.extend(unheard);
+        Ok(snapshot)
+    }
+
+    /// The same without engines.
+    pub fn processes(&mut self) -> Result<Snapshot, ObserveError> {
         let began = processes::clocks();
         let home = self.setup.home.as_ref().map(|home| BString::from(home.as_os_str().as_bytes()));
         let own = processes::own(self.setup.scope, home);
@@ -149,8 +158,6 @@ impl Observer {
         leases.grouped = grouped;
         let mut gaps = processes::gaps();
         gaps.extend(blind);
-        let (engines, unheard) = self.engines.look(&mut self.aside);
-        gaps.extend(unheard);
         gaps.extend(unread_groups);
         if unread > 0 {
             gaps.push(Gap {
@@ -192,7 +199,7 @@ impl Observer {
             own,
             configured,
             leases,
-            engines,
+            engines: Vec::new(),
             gaps,
         })
     }

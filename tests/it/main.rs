@@ -14,6 +14,8 @@ mod channels;
 mod cli;
 mod config;
 #[cfg(target_os = "linux")]
+mod containers;
+#[cfg(target_os = "linux")]
 mod crash;
 #[cfg(target_os = "linux")]
 mod desk;

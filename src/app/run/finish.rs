@@ -195,7 +195,7 @@ struct Narrow<'a> {
 
 impl Narrow<'_> {
     fn end(&mut self, turns: Turns) -> Result<Option<Finished>, Trouble> {
-        let seen = self.eyes.table()?;
+        let seen = self.eyes.processes()?;
         // No writable journal, no signal (REDTEAM S8).
         let mut journal = Journal::open(self.state, self.config.journal, &seen, self.eyes.clocks())
             .map_err(|error| Trouble::because("nothing is done without a journal", &error))?;
@@ -244,7 +244,7 @@ impl Narrow<'_> {
         };
         finished.reports = carry_out(&plan, &mut stand);
         finished.unwritten = stand.unwritten.take();
-        let now = self.eyes.table()?;
+        let now = self.eyes.processes()?;
         // A client that went with its container was not kept by anybody.
         let is_there = |root| now.table.get(root).is_some_and(|row| !row.is_gone());
         finished.reports.retain(|report| report.closure != Closure::Untouched || is_there(report.root));

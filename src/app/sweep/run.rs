@@ -77,7 +77,7 @@ impl Run<'_> {
         // From before the ledger is read until the end: two sweeps must not count each other's looks.
         let _lock = lock::take(&self.session.around, eyes.clocks().wall).map_err(|error| locked(&error))?;
         let mut ledger = self.ledger(state)?;
-        let seen = eyes.table()?;
+        let seen = eyes.processes()?;
         // No writable journal, no signal: found out before anything is shown.
         let mut journal = Journal::open(state, self.config.journal, &seen, eyes.clocks())
             .map_err(|error| Trouble::because("nothing is done without a journal", &error))?;

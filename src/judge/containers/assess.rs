@@ -21,9 +21,8 @@ use crate::model::rule::Strength;
 use crate::model::verdict::{LineFinding, LineList, Mode, Verdict};
 
 use super::Admission;
-use super::candidates::{captures, fits, is_admitted, is_admitted_by_label, needs_env};
+use super::candidates::{captures, fits, is_admitted, is_admitted_by_label, needs_asking};
 use super::case::{ContainerCase, Crowd};
-use super::clients::created;
 use super::cure::{cure, lookalike};
 use super::vetoes::{self, Word};
 use super::weigh;
@@ -72,7 +71,7 @@ pub(super) fn assess(ground: &Ground<'_>) -> Result<Option<Assessment>, Vec<Ques
         }
         None => match ledger.container(&at, listed, look, &config.scope) {
             Some((_, Admission::Foreign)) => Ok(None),
-            Some((facts, Admission::Admitted)) if !needs_env(policy) => match weighed(&facts) {
+            Some((facts, Admission::Admitted)) if !needs_asking(policy, &facts) => match weighed(&facts) {
                 Ok(Some(assessment)) if is_condemned(&assessment) => Err(vec![question]),
                 // Nobody connects to what was only remembered.
                 Err(questions) if questions.iter().any(acts) => Err(vec![question]),
@@ -149,9 +148,8 @@ fn decide(case: &ContainerCase<'_>, mut judgement: ContainerJudgement) -> Result
             Some(line) => (Verdict::Unknown, last_why(line)),
             None => (Verdict::Alive, judgement.lines.last().map(last_why).unwrap_or_default()),
         };
-        if judgement.verdict == Verdict::Unknown {
-            judgement.cure = Some(cure(case));
-        }
+        let rule = doubtful.and_then(|line| line.evidence.last()).map(|seen| seen.rule.as_str());
+        judgement.cure = rule.and_then(|rule| cure(case, rule));
         judgement.lookalike = lookalike(case, &judgement);
         return done(judgement, lasting);
     };
@@ -166,7 +164,7 @@ fn decide(case: &ContainerCase<'_>, mut judgement: ContainerJudgement) -> Result
         judgement.because.clone_from(&veto.why);
         judgement.lookalike = Some(ContainerLookalike::Vetoed(veto.rule.clone()));
         if judgement.verdict == Verdict::Unknown {
-            judgement.cure = Some(cure(case));
+            judgement.cure = cure(case, &veto.rule);
         }
         return done(judgement, lasting);
     }
@@ -250,11 +248,14 @@ fn kept(case: &ContainerCase<'_>, line: &Line) -> Result<Option<(Says, String)>,
 
 /// Returns how old this run is: by its first process, or else by when it was made, by the engine's clock.
 fn age(case: &ContainerCase<'_>) -> Known<Duration> {
-    let now = case.look.snapshot.began.boot;
+    let now = case.look.snapshot.began;
     match &case.facts.began {
-        Ok(began) => Ok(now.since(*began)),
+        Ok(began) => Ok(now.boot.since(*began)),
         Err(unknown) => {
-            created(case, case.listed.created).map(|made| now.since(made)).ok_or_else(|| unknown.clone())
+            // It may have been made before this boot, which is no moment of the boot clock; the second's end counts.
+            let made = (i128::from(case.listed.created) + 1) * 1_000;
+            let age = u64::try_from(i128::from(now.wall) - made);
+            age.map(Duration::from_millis).map_err(|_| unknown.clone())
         }
     }
 }

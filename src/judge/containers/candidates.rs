@@ -99,9 +99,16 @@ fn bound<'a>(facts: &'a ContainerFacts, inside: &str) -> Option<&'a [u8]> {
     found.next().is_none().then_some(mount.source.as_slice())
 }
 
-/// Says whether a policy captures something of the environment, which is never remembered.
-pub(super) fn needs_env(policy: &ContainerPolicy) -> bool {
+/// Says whether a policy goes by what is never remembered: something of the environment, or what a health check says now.
+pub(super) fn needs_asking(policy: &ContainerPolicy, remembered: &ContainerFacts) -> bool {
+    let is_of_health = policy
+        .reap_when
+        .iter()
+        .chain(&policy.spare_when)
+        .any(|line| line.conditions.iter().any(|condition| condition.rule == "unhealthy"));
     policy.captures.values().any(|capture| matches!(capture, ContainerCapture::Env { .. }))
+        // Whether there is such a check is fixed.
+        || remembered.health.is_some() && is_of_health
 }
 
 /// Says whether the labels alone admit a container.

@@ -5,7 +5,7 @@
 use crate::config::policy::StdinReader;
 use crate::model::container::judgement::{ContainerJudgement, ContainerLookalike};
 use crate::model::container::{Engine, EngineClients, EngineKind};
-use crate::model::look::Scope;
+use crate::model::id::Uid;
 use crate::model::question::{Answer, Census, EngineAnswer, EngineQuestion, Question};
 use crate::model::verdict::Verdict;
 
@@ -16,8 +16,15 @@ use super::is_attached;
 /// What is put before a command line so that the next one can be told.
 const WRAP: &str = "put `reapd run --` before `docker run`";
 
-/// Returns what would let it be told.
-pub(super) fn cure(case: &ContainerCase<'_>) -> String {
+/// Returns what would let it be told, where this rule or veto could not tell: who its clients are, and what they do.
+/// What is missing of others, nothing here brings.
+pub(super) fn cure(case: &ContainerCase<'_>, rule: &str) -> Option<String> {
+    ["client-gone", "owner-gone", "named", "exec", "clients", "no-clients"]
+        .contains(&rule)
+        .then(|| clients_told(case))
+}
+
+fn clients_told(case: &ContainerCase<'_>) -> String {
     if is_podman(case.engine) {
         return "put `reapd run --` before `podman run`".to_owned();
     }
@@ -28,7 +35,7 @@ pub(super) fn cure(case: &ContainerCase<'_>) -> String {
     let is_blind = clients(case).is_none_or(|clients| clients.census != Census::Whole);
     let stdin = case.look.answers.get(&Question::Engine(EngineQuestion::Stdin(case.facts.run.clone())));
     let is_unread = !matches!(stdin, Some(Ok(_)));
-    if (is_blind || is_unread) && case.look.snapshot.own.scope == Scope::User {
+    if (is_blind || is_unread) && case.look.snapshot.own.uid != Uid::ROOT {
         cures.push("run reapd as root".to_owned());
     }
     if is_unread && case.config.docker.stdin != StdinReader::Helper {

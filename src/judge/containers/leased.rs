@@ -1,12 +1,15 @@
 //! What a lease of ours says of a container: `reapd run -- docker run` writes it into the labels.
 
-use crate::judge::leased::{State, foreign, hidden, is_whole, state};
+use crate::judge::case::misfit;
+use crate::judge::leased::{
+    ABANDONED, State, foreign, held_ends, hidden, is_below, is_living, is_whole, state,
+};
 use crate::judge::rule::{Blank, Finding, Found};
-use crate::model::container::Attached;
+use crate::model::container::{Attached, Tty};
 use crate::model::evidence::Cause;
 use crate::model::id::{BootId, Pid, Start};
 use crate::model::known::{Reason, Unknown};
-use crate::model::lease::{Holder, Lease};
+use crate::model::lease::{Holder, Lease, RunChannel};
 use crate::model::look::Gap;
 use crate::model::question::{Answer, Census, Owner, Question};
 
@@ -48,7 +51,10 @@ pub(in crate::judge) fn said(case: &ContainerCase<'_>, id: &str) -> Found<Said> 
     let mut unknown = None;
     for lease in named {
         match state(lease, case.look, case.memory, &case.config.confirm) {
-            State::Held { why } => return Ok(Said::Held(why)),
+            State::Held { why } => match abandoned(case, lease)? {
+                Some(why) => said = Said::Over(why, None),
+                None => return Ok(Said::Held(why)),
+            },
             State::Over { why, cause } => said = Said::Over(why, cause),
             State::Unknown(why) => unknown = Some(why),
         }
@@ -57,6 +63,34 @@ pub(in crate::judge) fn said(case: &ContainerCase<'_>, id: &str) -> Found<Said> 
         Some(why) => Err(why.into()),
         None => Ok(said),
     }
+}
+
+/// Returns why a lease that its watcher did not release is over all the same: what it started to end the tree looks, and
+/// nobody can speak to the command any more, nor reach the container in another way. So the container goes first, and
+/// not once its client was ended (C35).
+fn abandoned(case: &ContainerCase<'_>, lease: &Lease) -> Found<Option<String>> {
+    let Some(run) = lease.run.as_ref().filter(|run| run.channel == RunChannel::Stdio) else {
+        return Ok(None);
+    };
+    let lives = |id| is_living(case.look, id);
+    if !lives(run.watcher) || !is_below(case.look, run.watcher) || !run.command.is_some_and(lives) {
+        return Ok(None);
+    }
+    let channel_of = |of, fd| {
+        let Answer::Channel(channel) = case.answer(Question::Channel { of, fd })? else {
+            return Err(misfit());
+        };
+        Ok(channel)
+    };
+    let is_reached = || Ok::<_, Blank>(!case.sockets()?.listeners.is_empty());
+    if held_ends(run.watcher, channel_of)?.is_some()
+        || case.facts.tty == Tty::Yes
+        || !case.facts.published.is_empty()
+        || is_reached()?
+    {
+        return Ok(None);
+    }
+    Ok(Some(ABANDONED.to_owned()))
 }
 
 /// Weighs the lease that stands in the labels.

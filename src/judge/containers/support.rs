@@ -1,6 +1,7 @@
 //! Engines for tests: containers, clients, and what each question about them comes back with.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use bstr::BString;
@@ -57,7 +58,18 @@ pub(in crate::judge) struct World {
     pub(in crate::judge) unasked: BTreeSet<Question>,
 }
 
+/// Returns what a configuration says. Reading the built-in policies takes longest of all, so each text is read once.
 pub(in crate::judge) fn config(text: &str) -> Config {
+    static READ: Mutex<BTreeMap<String, Config>> = Mutex::new(BTreeMap::new());
+    if let Some(config) = READ.lock().unwrap().get(text) {
+        return config.clone();
+    }
+    let config = load_text(text);
+    READ.lock().unwrap().insert(text.to_owned(), config.clone());
+    config
+}
+
+fn load_text(text: &str) -> Config {
     let rules: Vec<&RuleSpec> = ALL.iter().map(|rule| &rule.spec).collect();
     let context = Context { rules: &rules, home: None };
     load(Some(Source { name: "test", text }), &context).unwrap()
@@ -285,7 +297,10 @@ impl World {
             arguments: Vec::new(),
             own: Own {
                 pid: pid(OWN),
-                uid: Uid(0),
+                uid: match self.scope {
+                    Scope::Host => Uid::ROOT,
+                    Scope::User => Uid(1000),
+                },
                 sid: 99,
                 namespaces: Ok(namespaces()),
                 home: None,

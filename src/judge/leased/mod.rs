@@ -31,13 +31,14 @@ use super::case::{Case, known};
 use super::rule::{Blank, Finding, Found, Holds, Settings};
 use super::rules::stdin_abandoned;
 
+pub(in crate::judge) use channel::{ABANDONED, held_ends};
 pub use covering::{Covered, covered};
 pub(super) use recorded::recorded;
 pub use state::{State, state};
-pub(in crate::judge) use state::{began_before, foreign, is_whole};
+pub(in crate::judge) use state::{began_before, foreign, is_below, is_living, is_whole};
 
 use covering::{Covering, Standing, cgroup_of, cookie, grouped, is_grouped, is_same, standing, uid};
-use state::{Life, Named, is_below, is_living, life};
+use state::{Life, Named, life};
 
 /// Returns what must be asked before [`covered`] and [`state()`] can tell: whether those that lead a session of their
 /// own can be reached, and whether numbers that the table does not show are anybody's, where some could be hidden.

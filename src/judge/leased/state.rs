@@ -252,7 +252,7 @@ pub(in crate::judge) fn is_whole(look: &Look) -> bool {
 }
 
 /// Says whether a process is there and lives.
-pub(super) fn is_living(look: &Look, id: ProcessId) -> bool {
+pub(in crate::judge) fn is_living(look: &Look, id: ProcessId) -> bool {
     look.snapshot.table.get(id).is_some_and(|row| !row.is_gone())
 }
 
@@ -350,7 +350,7 @@ fn running(
 }
 
 /// Says whether the looking process is below this one: then it is what the watcher itself started to end the tree.
-pub(super) fn is_below(look: &Look, watcher: ProcessId) -> bool {
+pub(in crate::judge) fn is_below(look: &Look, watcher: ProcessId) -> bool {
     ancestors(&look.snapshot.table, look.snapshot.own.pid).contains(&watcher)
 }
 

@@ -44,26 +44,34 @@ pub(super) fn clients(
     if accepted.listeners.is_empty() && others.listening == Listening::Nobody {
         return Err(Unknown::new(Reason::Foreign, "who is connected to it: nobody is seen to listen there"));
     }
-    let (mut ends, mut unseen) = (accepted.clients, accepted.untold);
+    let (ends, mut unseen) = (accepted.clients, accepted.untold);
+    let mut far = BTreeSet::new();
     for Elsewhere { through, count } in others.connections {
         let within = Request::Within(Within { of: through, names: found.names.clone() });
         match aside.ask(&[within]).pop().unwrap_or_else(|| Err(misfit())).and_then(Reply::within) {
             Ok(accepted) => {
-                ends.extend(accepted.clients);
+                far.extend(accepted.clients);
                 unseen = unseen.saturating_add(accepted.untold);
             }
             Err(_) => unseen = unseen.saturating_add(count),
         }
     }
     let mut holders: BTreeSet<ProcessId> = BTreeSet::new();
-    for end in ends {
+    let mut untraced = BTreeSet::new();
+    for &end in ends.iter().chain(&far) {
         let held = holding(end, table, dump)?;
         if held.is_empty() {
-            unseen = unseen.saturating_add(1);
+            untraced.insert(end);
         }
         // Our own calls are over; what is ours all the same is a connection that is being closed.
         holders.extend(held.into_iter().filter(|id| id.pid != own));
     }
+    // Whoever asked something and left in the meantime is connected to nobody's container any more.
+    if untraced.iter().any(|end| ends.contains(end)) {
+        let still = Dump::new().accepted(&found.names, file)?.clients;
+        untraced.retain(|end| far.contains(end) || still.contains(end));
+    }
+    unseen = unseen.saturating_add(u32::try_from(untraced.len()).unwrap_or(u32::MAX));
     if processes::is_blind(table)? {
         unseen = unseen.saturating_add(1);
     }

@@ -6,6 +6,8 @@
     reason = "a test that cannot go on ends, and says where"
 )]
 
+#[cfg(target_os = "linux")]
+pub(crate) mod engine;
 pub(crate) mod look;
 #[cfg(target_os = "linux")]
 pub(crate) mod observing;

@@ -208,7 +208,7 @@ fn clients_of(text: &mut String, seen: &Seen<'_>, group: &UnknownGroup<'_>) {
         words.push(format!("{} may have a live client{}", number(with), parents(seen, &group.all)));
     }
     if without > 0 {
-        words.push(format!("{} {} none that could be theirs", number(without), have(without)));
+        words.push(format!("{} {} none that is known", number(without), have(without)));
     }
     if !words.is_empty() {
         let _ = writeln!(text, "    {}.", words.join(", "));
@@ -445,7 +445,7 @@ Reap the 7:  reapd sweep        Why one of them:  reapd why 000000000001
 
     KEPT, CANNOT TELL   5 containers   410 MB
       docker-run   3 × mcp/atlassian   2 × mcp/sonarqube   their stdin lives inside a virtual machine
-        3 may have a live client (parent:  4410), 2 have none that could be theirs.
+        3 may have a live client (parent:  4410), 2 have none that is known.
     To decide the 5:   run reapd as root
     To decide them always: put `reapd run --` before `docker run` (reapd run --help)
     ");

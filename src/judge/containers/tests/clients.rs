@@ -211,6 +211,9 @@ fn what_cannot_be_seen_of_the_engine_keeps_f9() {
     for part in ["as root", "stdin = \"helper\"", "reapd run --"] {
         assert!(cure.contains(part), "{cure}");
     }
+    // Who cannot be told as root is no matter of rights.
+    let root = World::stray().clients(partial).is("unknown", "who 2 of the connections");
+    assert!(!root.cure.unwrap().contains("as root"));
     World::stray()
         .clients(|clients| clients.reach = Ok(Reach::Network("0.0.0.0:2375".into())))
         .is("unknown", "0.0.0.0:2375");

@@ -281,7 +281,7 @@ fn weaker(answer: &Known<Answer>, how: usize) -> Option<Known<Answer>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Whoever has a live client of its own is kept, whatever cannot be read; so is what no client ever was attached to.
     #[test]

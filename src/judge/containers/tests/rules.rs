@@ -82,7 +82,17 @@ fn a_health_check_that_fails_is_a_sign_b39() {
     health(None).is_by(1, "x", "alive", "no health check");
     health(Some(Health::Starting)).is_by(1, "x", "alive", "still to come");
     health(Some(Health::Healthy)).is_by(1, "x", "alive", "all is well");
-    health(Some(Health::Unhealthy { failing: 3 })).is_by(1, "x", "suspect", "3 times in a row");
+    let sick = || health(Some(Health::Unhealthy { failing: 3 }));
+    sick().is_by(1, "x", "suspect", "3 times in a row");
+    // What it said earlier is not what it says.
+    let mut ledger = Ledger::default();
+    let mut is = |world: World, word: &str| {
+        let judgement = world.judged_with(1, "x", &mut ledger).unwrap();
+        assert_eq!(named(&judgement.verdict), word, "{}", judgement.because);
+    };
+    is(health(Some(Health::Healthy)), "alive");
+    is(sick().now(10_020), "suspect");
+    is(health(Some(Health::Healthy)).now(10_040), "alive");
 }
 
 #[test]
