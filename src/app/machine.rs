@@ -97,7 +97,9 @@ impl<'a> Machine<'a> {
                 reach: Ok(Reach::Local),
             }),
             EngineQuestion::Sockets(_) => EngineAnswer::Sockets(ContainerSockets::default()),
-            EngineQuestion::Stdin(_) | EngineQuestion::Exec { .. } => return Err(unknown()),
+            EngineQuestion::Stdin(_) | EngineQuestion::Exec { .. } | EngineQuestion::Ping { .. } => {
+                return Err(unknown());
+            }
         };
         Ok(Answer::Engine(answer))
     }

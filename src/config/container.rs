@@ -10,6 +10,7 @@ use crate::model::container::stop::Fate;
 use crate::model::verdict::Mode;
 
 use super::lines::{Given, Ground, List, Subject};
+use super::ping;
 use super::policy::{
     ContainerCapture, ContainerMatch, ContainerPolicy, Glob, LeaseLabel, ProofNeed, StdinMatch,
 };
@@ -18,7 +19,7 @@ use super::read::{Key, Node, Reader, in_order, one_or_more};
 use super::settings::{is_variable, mode};
 use super::template::is_name;
 
-const KEYS: [&str; 10] = [
+const KEYS: [&str; 11] = [
     "match",
     "capture",
     "reap-when",
@@ -29,6 +30,7 @@ const KEYS: [&str; 10] = [
     "grace",
     "volumes",
     "networks",
+    "ping",
 ];
 
 /// What `docker stop` gives where nobody says anything else.
@@ -63,7 +65,7 @@ impl Frame<'_> {
             captures: &names,
             operator_roots: self.operator_roots,
             registries: self.registries,
-            ping: Given::No,
+            ping: if table.contains_key("ping") { Given::Yes } else { Given::No },
         };
         let matches = matches(reader, key, table);
         let proof = match truth(reader, table, "without-proof") {
@@ -92,7 +94,7 @@ impl Frame<'_> {
             grace: table.get("grace").and_then(|node| grace(reader, node)).unwrap_or(GRACE),
             volumes: fate(reader, table, "volumes"),
             networks: fate(reader, table, "networks"),
-            ping: None,
+            ping: table.get("ping").and_then(|node| ping::read_published(reader, node, &ground)),
         })
     }
 }
@@ -105,10 +107,6 @@ fn keys(reader: &mut Reader<'_>, table: &DeTable<'_>) {
             "ladder" => "a container is asked to end, has its `grace`, and is killed",
             "private-listeners" | "detached" => "it means something for [process.*] only",
             "residue" => "`volumes` and `networks` say what goes with a container",
-            "ping" => {
-                reader.not_yet(key.span(), name);
-                continue;
-            }
             _ => {
                 if !KEYS.contains(&name) {
                     reader.unknown(key.span(), "key", name, KEYS.iter().copied());

@@ -234,7 +234,7 @@ impl Ground<'_> {
         if rule.asks == Asks::ByPing && self.ping == Given::No {
             reader
                 .fault(key.span(), format!("`{name}` needs the policy's `ping`, which says what to ask"))
-                .hint(ping::EXAMPLE);
+                .hint(ping::example(self.subject));
             return None;
         }
         let settings = match node.get_ref() {

@@ -3,26 +3,91 @@
 use bstr::ByteSlice as _;
 use toml::de::DeTable;
 
-use super::lines::Ground;
-use super::policy::{Ping, Talk, Template, TemplatePart};
+use super::lines::{Ground, Subject};
+use super::policy::{Ping, PublishedPing, Talk, Template, TemplatePart};
 use super::read::{Node, Reader, in_order};
 use super::template;
 
-const KEYS: [&str; 6] = ["socket", "as", "send", "expect", "path", "status"];
+/// What may stand beside where it is asked, and `as`.
+const WORDS: [&str; 4] = ["send", "expect", "path", "status"];
 
 /// A longer text is no question.
 const LONGEST: usize = 16 * 1024;
 
-/// What a fault about a missing `ping` shows.
-pub(super) const EXAMPLE: &str = "for example ping = { socket = \"{socket}\", send = '{\"id\":1,\"method\":\"ping\"}', expect = '\"id\":1' }";
+const EXAMPLE: &str = "for example ping = { socket = \"{socket}\", send = '{\"id\":1,\"method\":\"ping\"}', expect = '\"id\":1' }";
 
 const HTTP: &str =
     "for example ping = { socket = \"127.0.0.1:8080\", as = \"http\", path = \"/health\", status = 200 }";
 
-/// Reads `ping`.
+const PUBLISHED: &str = "for example ping = { port = \"8080/tcp\", as = \"http\", path = \"/health\" }";
+
+/// Returns what a fault about a missing `ping` shows.
+pub(super) fn example(subject: Subject) -> &'static str {
+    match subject {
+        Subject::Processes => EXAMPLE,
+        Subject::Containers => PUBLISHED,
+    }
+}
+
+/// Reads `ping` of a policy for processes.
 pub(super) fn read(reader: &mut Reader<'_>, node: &Node<'_>, ground: &Ground<'_>) -> Option<Ping> {
     let table = reader.table(node, "a ping such as { socket = \"{socket}\", as = \"mcp\" }")?;
-    reader.unknown_keys(table, &KEYS, &[]);
+    let socket = place(reader, node, table, "socket", ground).and_then(|node| address(reader, node, ground));
+    let talk = talk(reader, node, table, "socket", ground);
+    Some(Ping { socket: socket?, talk: talk? })
+}
+
+/// Reads `ping` of a policy for containers.
+pub(super) fn read_published(
+    reader: &mut Reader<'_>,
+    node: &Node<'_>,
+    ground: &Ground<'_>,
+) -> Option<PublishedPing> {
+    let table = reader.table(node, "a ping such as { port = \"8080/tcp\", as = \"mcp\" }")?;
+    let port = place(reader, node, table, "port", ground).and_then(|node| port(reader, node));
+    let talk = talk(reader, node, table, "port", ground);
+    Some(PublishedPing { port: port?, talk: talk? })
+}
+
+/// Returns what says where it is asked.
+fn place<'n, 't>(
+    reader: &mut Reader<'_>,
+    ping: &Node<'_>,
+    table: &'n DeTable<'t>,
+    key: &str,
+    ground: &Ground<'_>,
+) -> Option<&'n Node<'t>> {
+    let node = table.get(key);
+    if node.is_none() {
+        reader.fault(ping.span(), format!("a ping needs `{key}`")).hint(example(ground.subject));
+    }
+    node
+}
+
+/// Reads a port inside of a container, as engines write it.
+fn port(reader: &mut Reader<'_>, node: &Node<'_>) -> Option<u16> {
+    let text = reader.text(node, "a port such as \"8080/tcp\"")?;
+    let is_number = |digits: &&str| digits.bytes().all(|byte| byte.is_ascii_digit());
+    let number = text.strip_suffix("/tcp").filter(is_number).and_then(|digits| digits.parse().ok());
+    let port = number.filter(|&number: &u16| number != 0 && format!("{number}/tcp") == text);
+    if port.is_none() {
+        reader.fault(node.span(), "not a TCP port of a container").hint(
+            "the port inside of the container, as it is published: \"5432/tcp\"; nobody connects over UDP",
+        );
+    }
+    port
+}
+
+/// Reads what is spoken.
+fn talk(
+    reader: &mut Reader<'_>,
+    node: &Node<'_>,
+    table: &DeTable<'_>,
+    place: &str,
+    ground: &Ground<'_>,
+) -> Option<Talk> {
+    let known: Vec<&str> = [place, "as"].into_iter().chain(WORDS).collect();
+    reader.unknown_keys(table, &known, &[]);
     let word = match table.get("as") {
         Some(node) => reader.word(node, &["lines", "content-length", "mcp", "http", "connect"])?,
         None => "lines",
@@ -32,32 +97,25 @@ pub(super) fn read(reader: &mut Reader<'_>, node: &Node<'_>, ground: &Ground<'_>
         "mcp" | "connect" => &[],
         _ => &["send", "expect"],
     };
-    let is_fitting = fits(reader, table, word, fitting);
-    let socket = if let Some(node) = table.get("socket") {
-        address(reader, node, ground)
-    } else {
-        reader.fault(node.span(), "a ping needs `socket`").hint(EXAMPLE);
-        None
-    };
+    let is_fitting = fits(reader, table, word, (place, fitting));
     let talk = match word {
         "http" => http(reader, node, table, ground),
         "mcp" => Some(Talk::Mcp),
         "connect" => Some(Talk::Greeting),
         word => said(reader, node, table, word, ground),
     };
-    let (socket, talk) = (socket?, talk?);
-    is_fitting.then_some(Ping { socket, talk })
+    talk.filter(|_| is_fitting)
 }
 
 /// Says whether every key has a meaning for what is spoken, and faults those that have none.
-fn fits(reader: &mut Reader<'_>, table: &DeTable<'_>, word: &str, fitting: &[&str]) -> bool {
+fn fits(reader: &mut Reader<'_>, table: &DeTable<'_>, word: &str, (place, fitting): (&str, &[&str])) -> bool {
     let mut fits = true;
     for (key, _) in in_order(table) {
         let name = key.get_ref().as_ref();
-        if KEYS.contains(&name) && !["socket", "as"].contains(&name) && !fitting.contains(&name) {
+        if WORDS.contains(&name) && !fitting.contains(&name) {
             let hint = match fitting {
-                [] => format!("as = \"{word}\" takes `socket` alone"),
-                _ => format!("as = \"{word}\" takes `socket`, `{}`", fitting.join("`, `")),
+                [] => format!("as = \"{word}\" takes `{place}` alone"),
+                _ => format!("as = \"{word}\" takes `{place}`, `{}`", fitting.join("`, `")),
             };
             reader.fault(key.span(), format!("`{name}` has no meaning with as = \"{word}\"")).hint(hint);
             fits = false;
@@ -91,8 +149,8 @@ fn said(
     word: &str,
     ground: &Ground<'_>,
 ) -> Option<Talk> {
-    let send = needed(reader, ping, table, "send", word);
-    let expect = needed(reader, ping, table, "expect", word);
+    let send = needed(reader, ping, table, "send", (word, ground));
+    let expect = needed(reader, ping, table, "expect", (word, ground));
     let send = send.and_then(|node| {
         let template = message(reader, node, ground)?;
         let fault = if template.parts.is_empty() {
@@ -114,7 +172,7 @@ fn said(
 }
 
 fn http(reader: &mut Reader<'_>, ping: &Node<'_>, table: &DeTable<'_>, ground: &Ground<'_>) -> Option<Talk> {
-    let path = needed(reader, ping, table, "path", "http").and_then(|node| {
+    let path = needed(reader, ping, table, "path", ("http", ground)).and_then(|node| {
         let template = message(reader, node, ground)?;
         let is_plain = |letter: char| letter.is_ascii_graphic() && letter != '#';
         if !template.text.starts_with('/') || !template.text.chars().all(is_plain) {
@@ -141,11 +199,14 @@ fn needed<'n, 't>(
     ping: &Node<'_>,
     table: &'n DeTable<'t>,
     key: &str,
-    word: &str,
+    (word, ground): (&str, &Ground<'_>),
 ) -> Option<&'n Node<'t>> {
     let node = table.get(key);
     if node.is_none() {
-        let example = if word == "http" { HTTP } else { EXAMPLE };
+        let example = match (word, ground.subject) {
+            ("http", Subject::Processes) => HTTP,
+            (_, subject) => example(subject),
+        };
         reader.fault(ping.span(), format!("a ping with as = \"{word}\" needs `{key}`")).hint(example);
     }
     node

@@ -17,7 +17,7 @@ use crate::model::verdict::Mode;
 pub use container::{
     ContainerCapture, ContainerMatch, ContainerPolicy, Docker, LeaseLabel, Sockets, StdinMatch, StdinReader,
 };
-pub use ping::{Ping, Talk};
+pub use ping::{Ping, PublishedPing, Talk};
 pub use registry::{
     Expect, ExpectBody, FileRegistry, HolderPointers, HttpRegistry, Instance, Method, PlacePart,
     PlacePattern, Registry, Server, Source, Want,

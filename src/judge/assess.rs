@@ -211,7 +211,7 @@ fn kept(case: &Case<'_>, line: &Line) -> Result<Option<(Says, String)>, Vec<Ques
 }
 
 /// Returns what a rule says that was not asked, since something keeps the tree or may keep it.
-fn standing(keeps: Says) -> Says {
+pub(super) fn standing(keeps: Says) -> Says {
     match keeps {
         Says::Yes => Says::No,
         Says::No | Says::Unknown => Says::Unknown,

@@ -255,7 +255,7 @@ impl Ledger {
         self.remember_answers(look);
         self.leases.remember(look);
         self.containers.remember(look, &verdicts.containers, &notes.containers);
-        self.pings.remember(look, &judged, |key| notes.manner(key));
+        self.pings.remember(look, &judged, &notes.containers, |key| notes.manner(key));
     }
 
     fn remember_activity(&mut self, look: &Look, candidates: &Candidates, now: Moment) {

@@ -112,7 +112,7 @@ pub fn judge(look: &Look, config: &Config, candidates: &Candidates, ledger: &Led
             policy: assessment.judgement.policy.clone(),
             suspicion: assessment.suspicion,
             lasting: assessment.lasting,
-            manner: manner(policy),
+            manner: manner(&policy.ping, &policy.reap_when),
         });
         // Whatever acts goes by the judgements alone.
         if policy.offer == Offer::Told {

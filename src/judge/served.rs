@@ -9,7 +9,7 @@ use crate::model::escape::escape;
 use crate::model::id::{FileId, ProcessId};
 use crate::model::known::{Reason, Unknown};
 use crate::model::question::{
-    Answer, Binding, Call, Carriers, Family, Listener, PathAnswer, Pinged, Question,
+    Answer, Binding, Call, Carriers, EngineQuestion, Family, Listener, PathAnswer, Pinged, Question,
 };
 
 use super::case::{Case, misfit};
@@ -18,7 +18,7 @@ use super::rule::Found;
 /// Says whether asking does something: connects to the server that is judged, or asks somebody else's.
 pub(super) fn acts(question: &Question) -> bool {
     match question {
-        Question::Ping { .. } => true,
+        Question::Ping { .. } | Question::Engine(EngineQuestion::Ping { .. }) => true,
         // Files have a place; a server has none.
         Question::Registered { place, .. } => place.is_empty(),
         Question::Facts(_)
@@ -76,21 +76,7 @@ impl<'a> Case<'a> {
         let Some(ping) = &self.policy.ping else {
             return Err(Unknown::new(Reason::NotAsked, "what to say to it: its policy has no ping").into());
         };
-        Ok(match &ping.talk {
-            Talk::Lines { send, expect } => {
-                Call::Lines { send: self.filled(send)?, expect: self.filled(expect)? }
-            }
-            Talk::ContentLength { send, expect } => {
-                Call::ContentLength { send: self.filled(send)?, expect: self.filled(expect)? }
-            }
-            Talk::Mcp => Call::Mcp,
-            Talk::Http { path, status, expect } => Call::Http {
-                path: self.filled(path)?,
-                status: *status,
-                expect: expect.as_ref().map(|expect| self.filled(expect)).transpose()?,
-            },
-            Talk::Greeting => Call::Greeting,
-        })
+        call(&ping.talk, |template| self.filled(template))
     }
 
     /// Returns the members that take connections at an address, each with its listener: by its very name, by a wildcard
@@ -117,6 +103,23 @@ impl<'a> Case<'a> {
         }
         Ok(found)
     }
+}
+
+/// Returns what is said, its templates filled in.
+pub(super) fn call(talk: &Talk, filled: impl Fn(&Template) -> Found<BString>) -> Found<Call> {
+    Ok(match talk {
+        Talk::Lines { send, expect } => Call::Lines { send: filled(send)?, expect: filled(expect)? },
+        Talk::ContentLength { send, expect } => {
+            Call::ContentLength { send: filled(send)?, expect: filled(expect)? }
+        }
+        Talk::Mcp => Call::Mcp,
+        Talk::Http { path, status, expect } => Call::Http {
+            path: filled(path)?,
+            status: *status,
+            expect: expect.as_ref().map(filled).transpose()?,
+        },
+        Talk::Greeting => Call::Greeting,
+    })
 }
 
 /// Says whether a listener takes what comes to its port at whatever address, `address` included.

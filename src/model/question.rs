@@ -19,7 +19,8 @@ use super::lease::Holder;
 pub use engine::{EngineAnswer, EngineQuestion};
 pub use served::{Binding, Call, Carriers, FileKind, Pinged, Progress, Response};
 
-/// One thing to look up. Looking must not act, so every one of these is passive, but for [`Question::Ping`].
+/// One thing to look up. Looking must not act, so every one of these is passive, but for [`Question::Ping`] and
+/// [`EngineQuestion::Ping`].
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Question {

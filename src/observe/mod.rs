@@ -32,7 +32,7 @@ use crate::model::id::{BootId, Pid, ProcessId};
 use crate::model::known::{Known, Reason, Unknown};
 use crate::model::look::{Arguments, Gap, Scope, Snapshot};
 use crate::model::moment::Clocks;
-use crate::model::question::{Answer, Question};
+use crate::model::question::{Answer, EngineAnswer, EngineQuestion, Question};
 use crate::model::residue::{Ask, Told};
 use crate::model::table::{Row, Table};
 
@@ -227,6 +227,9 @@ impl Observer {
                 channels.holders(*of, *fd, &snapshot.table).map(Answer::Holders)
             } else if let Question::Registered { .. } = question {
                 registered.next().unwrap_or_else(|| Err(misfit())).map(Answer::Registered)
+            } else if let Question::Engine(EngineQuestion::Ping { .. }) = question {
+                let pinged = pinged.next().unwrap_or_else(|| Err(misfit()));
+                pinged.map(|pinged| Answer::Engine(EngineAnswer::Pinged(pinged)))
             } else if let Question::Engine(_) = question {
                 engines.next().unwrap_or_else(|| Err(misfit())).map(Answer::Engine)
             } else if let Question::Named { .. } = question {

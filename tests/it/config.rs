@@ -152,6 +152,7 @@ static RULES: &[&RuleSpec] = &[
     ),
     &RuleSpec {
         asks: Asks::ByPing,
+        serves: Serves::Both(&["attempts", "every"]),
         ..rule(
             "socket-unresponsive",
             Sign,
@@ -409,6 +410,12 @@ fn a_policy_for_containers_is_read_as_it_is_meant() {
     let asked: Vec<_> = asked.map(|last| (last.rule, last.settings.get("in").cloned())).collect();
     let of = |name: &str| ("lease-expired", Some(Setting::Text(name.into())));
     assert_eq!(asked, [of("hub"), of("seats")], "a server is asked last of its line");
+    let database = whole.config.containers.iter().find(|policy| policy.name == "database").unwrap();
+    let ping = database.ping.as_ref().unwrap();
+    let Talk::Http { path, status: None, expect: None } = &ping.talk else { panic!("{ping:?}") };
+    assert_eq!((ping.port, path.parts.len()), (5432, 2));
+    let order: Vec<&str> = database.reap_when[0].conditions.iter().map(|condition| condition.rule).collect();
+    assert_eq!(order, ["older-than", "socket-unresponsive"], "it is asked last");
     let run = whole.config.containers.iter().find(|policy| policy.name == "docker-run").unwrap();
     assert_eq!(
         (run.mode, run.volumes, run.matches[0].stdin),

@@ -40,6 +40,8 @@ mod pings;
 #[cfg(target_os = "linux")]
 mod planted;
 #[cfg(target_os = "linux")]
+mod published;
+#[cfg(target_os = "linux")]
 mod registries;
 #[cfg(target_os = "linux")]
 mod registry_http;

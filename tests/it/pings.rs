@@ -19,9 +19,9 @@ use crate::support::observing::{ask_all, is_root, listeners, observer, observer_
 use crate::support::tree::send;
 
 /// Long enough for any answer on a busy machine.
-const LONG: u64 = 20_000;
+pub(crate) const LONG: u64 = 20_000;
 /// Long enough for a server that will never answer.
-const SHORT: u64 = 400;
+pub(crate) const SHORT: u64 = 400;
 
 /// A server whose socket is `s` in a folder of tmpfs, where the kernel tells which file it is.
 struct Server {
@@ -56,7 +56,7 @@ impl Server {
 }
 
 /// Returns a server's program. `at` is a family and an address.
-fn program(at: &str, backlog: u32, serve: &str) -> String {
+pub(crate) fn program(at: &str, backlog: u32, serve: &str) -> String {
     let (family, address) = at.split_once(',').unwrap();
     let loops = if serve.is_empty() {
         "signal.pause()".to_owned()
@@ -89,7 +89,7 @@ fn pinged(answer: Known<Answer>) -> Known<Pinged> {
     })
 }
 
-fn hello() -> Call {
+pub(crate) fn hello() -> Call {
     Call::Lines { send: "hello".into(), expect: "ok".into() }
 }
 
@@ -105,7 +105,7 @@ fn otherwise(pinged: Known<Pinged>) -> BString {
 }
 
 /// A server that sleeps when it is asked; one that was only just started may yet be at work.
-fn settled(ask: impl Fn() -> Known<Pinged>) -> Known<Pinged> {
+pub(crate) fn settled(ask: impl Fn() -> Known<Pinged>) -> Known<Pinged> {
     until(ask, |came| !came.as_ref().is_err_and(|why| why.to_string().contains("runs")))
 }
 
@@ -113,7 +113,7 @@ fn refused(ask: impl Fn() -> Known<Pinged>) -> Unknown {
     settled(ask).unwrap_err()
 }
 
-const ECHO: &str = "c.sendall(b'{\"ok\":'+c.recv(99).strip()+b'}\\n')";
+pub(crate) const ECHO: &str = "c.sendall(b'{\"ok\":'+c.recv(99).strip()+b'}\\n')";
 
 #[test]
 fn each_protocol_has_its_reply() {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{Glob, Line, Origin, Ping, ProofNeed};
+use super::{Glob, Line, Origin, ProofNeed, PublishedPing};
 use crate::model::container::stop::Fate;
 use crate::model::verdict::Mode;
 
@@ -75,7 +75,7 @@ pub struct ContainerPolicy {
     /// What happens to the networks that it alone used.
     pub networks: Fate,
     /// What `socket-unresponsive` asks.
-    pub ping: Option<Ping>,
+    pub ping: Option<PublishedPing>,
 }
 
 /// One form a container may have. All that is given must hold.

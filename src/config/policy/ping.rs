@@ -11,6 +11,15 @@ pub struct Ping {
     pub talk: Talk,
 }
 
+/// One request to what a container publishes, and the reply that a live server gives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PublishedPing {
+    /// The TCP port inside of the container. Only where it is published on this machine is anything connected to.
+    pub port: u16,
+    /// What is spoken there.
+    pub talk: Talk,
+}
+
 /// What is spoken on a socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Talk {

@@ -4,8 +4,11 @@ use std::time::Duration;
 
 use bstr::BString;
 
-use crate::config::policy::{AdmitEnv, Config, ContainerPolicy};
+use crate::config::policy::{AdmitEnv, Config, ContainerPolicy, Line};
+use crate::judge::assess::standing;
 use crate::judge::ledger::{LastingKey, Ledger, Suspicion, fingerprint};
+use crate::judge::served::acts;
+use crate::judge::weigh::Halt;
 use crate::model::container::judgement::{ContainerJudgement, ContainerLookalike};
 use crate::model::container::{ContainerFacts, ContainerRef, Engine, Listed};
 use crate::model::evidence::{Evidence, Says};
@@ -68,9 +71,11 @@ pub(super) fn assess(ground: &Ground<'_>) -> Result<Option<Assessment>, Vec<Ques
         }
         None => match ledger.container(&at, listed, look, &config.scope) {
             Some((_, Admission::Foreign)) => Ok(None),
-            Some((facts, Admission::Admitted)) if !needs_asking(policy, &facts) => match weighed(&facts)? {
-                Some(assessment) if is_condemned(&assessment) => Err(vec![question]),
-                other => Ok(other),
+            Some((facts, Admission::Admitted)) if !needs_asking(policy, &facts) => match weighed(&facts) {
+                Ok(Some(assessment)) if is_condemned(&assessment) => Err(vec![question]),
+                // Nobody connects to what was only remembered.
+                Err(questions) if questions.iter().any(acts) => Err(vec![question]),
+                other => other,
             },
             Some(_) | None => Err(vec![question]),
         },
@@ -120,7 +125,14 @@ fn decide(case: &ContainerCase<'_>, mut judgement: ContainerJudgement) -> Result
     let mut lasting = Vec::new();
     let mut holding = None;
     for (index, line) in case.policy.reap_when.iter().enumerate() {
-        let weighed = weigh::line(case, LineList::ReapWhen, index, line)?;
+        let weighed = match weigh::line(case, LineList::ReapWhen, index, line) {
+            Ok(weighed) => weighed,
+            Err(Halt::Ask(questions)) => return Err(questions),
+            Err(Halt::Act { questions, so_far, rule, strength }) => match kept(case, line)? {
+                None => return Err(questions),
+                Some((says, why)) => so_far.cut(rule, strength, says, format!("it was not asked: {why}")),
+            },
+        };
         lasting.extend(weighed.lasting);
         let says = weighed.finding.says;
         judgement.lines.push(weighed.finding);
@@ -155,7 +167,7 @@ fn decide(case: &ContainerCase<'_>, mut judgement: ContainerJudgement) -> Result
         return done(judgement, lasting);
     }
     for (at, line) in case.policy.spare_when.iter().enumerate() {
-        let weighed = weigh::line(case, LineList::SpareWhen, at, line)?;
+        let weighed = weigh::line(case, LineList::SpareWhen, at, line).map_err(Halt::questions)?;
         lasting.extend(weighed.lasting);
         let says = weighed.finding.says;
         let why = last_why(&weighed.finding);
@@ -205,6 +217,31 @@ fn decide(case: &ContainerCase<'_>, mut judgement: ContainerJudgement) -> Result
         Verdict::Suspect { since: suspicion.since, looks: suspicion.looks }
     };
     Ok(Assessment { judgement, suspicion: Some(suspicion), lasting })
+}
+
+/// Returns what would keep a container though this line held, so that one which is kept anyway is not connected to.
+fn kept(case: &ContainerCase<'_>, line: &Line) -> Result<Option<(Says, String)>, Vec<Question>> {
+    match age(case) {
+        Err(unknown) => {
+            return Ok(Some((Says::Unknown, format!("how old it is cannot be told ({unknown})"))));
+        }
+        Ok(age) if age < case.config.confirm.min_age => {
+            let least = case.config.confirm.min_age.as_secs();
+            return Ok(Some((Says::No, format!("it is younger than {least}s"))));
+        }
+        Ok(_) => {}
+    }
+    let vetoes = vetoes::vetoes(case, Word::of(line))?;
+    if let Some(veto) = vetoes.into_iter().find(|veto| veto.says != Says::No) {
+        return Ok(Some((standing(veto.says), veto.why)));
+    }
+    for (at, line) in case.policy.spare_when.iter().enumerate() {
+        let weighed = weigh::line(case, LineList::SpareWhen, at, line).map_err(Halt::questions)?;
+        if weighed.finding.says != Says::No {
+            return Ok(Some((standing(weighed.finding.says), last_why(&weighed.finding))));
+        }
+    }
+    Ok(None)
 }
 
 /// Returns how old this run is: by its first process, or else by when it was made, by the engine's clock.

@@ -2,6 +2,7 @@
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use bstr::{BStr, BString};
 
@@ -9,6 +10,7 @@ use crate::config::policy::{Config, ContainerPolicy, Template};
 use crate::judge::case::misfit;
 use crate::judge::ledger::Ledger;
 use crate::judge::rule::{Blank, Found};
+use crate::judge::served;
 use crate::model::container::{
     ContainerFacts, ContainerRef, ContainerSockets, Engine, EngineClients, Listed,
 };
@@ -17,7 +19,9 @@ use crate::model::id::ProcessId;
 use crate::model::known::{Reason, Unknown};
 use crate::model::look::Look;
 use crate::model::moment::Moment;
-use crate::model::question::{Answer, Channel, EngineAnswer, EngineQuestion, PathAnswer, Question};
+use crate::model::question::{
+    Answer, Call, Channel, EngineAnswer, EngineQuestion, PathAnswer, Pinged, Question,
+};
 
 use super::clients::{Known, command_of};
 
@@ -119,6 +123,39 @@ impl<'a> ContainerCase<'a> {
     /// Returns a template filled in, or nothing where one of its captures is empty for this container.
     pub fn fill(&self, template: &Template) -> Option<BString> {
         template.fill(|name| self.captures.get(name).map(|value| value.as_slice()))
+    }
+
+    /// Returns what the policy's ping says, filled in.
+    pub(in crate::judge) fn call(&self) -> Found<Call> {
+        let Some(ping) = &self.policy.ping else {
+            return Err(Unknown::new(Reason::NotAsked, "what to say to it: its policy has no ping").into());
+        };
+        served::call(&ping.talk, |template| {
+            self.fill(template).ok_or_else(|| {
+                Unknown::new(Reason::NotAsked, format!("what '{}' is for it", template.text)).into()
+            })
+        })
+    }
+
+    /// Returns what came of asking it for as long as `patience` at an address of this machine that leads to its port
+    /// `inside`.
+    pub(in crate::judge) fn pinged(
+        &self,
+        (address, inside): (&str, u16),
+        tree: &[ProcessId],
+        patience: Duration,
+    ) -> Found<&'a Pinged> {
+        let question = EngineQuestion::Ping {
+            run: self.facts.run.clone(),
+            policy: self.policy.name.clone(),
+            call: self.call()?,
+            address: address.to_owned(),
+            inside,
+            tree: tree.to_vec(),
+            patience: u64::try_from(patience.as_millis()).unwrap_or(u64::MAX),
+        };
+        let EngineAnswer::Pinged(pinged) = self.engine_says(question)? else { return Err(misfit()) };
+        Ok(pinged)
     }
 
     /// Returns what came back for a question to the engine, or about it.

@@ -29,6 +29,7 @@ use crate::model::look::Look;
 use crate::model::question::{Answer, EngineAnswer, EngineQuestion, Question};
 
 use super::Ledger;
+use super::ledger::pings::{Manner, manner};
 use super::ledger::{LastingKey, Suspicion, fingerprint};
 
 use assess::Ground;
@@ -53,6 +54,15 @@ pub(super) struct ContainerNote {
     pub(super) policy: String,
     pub(super) suspicion: Option<Suspicion>,
     pub(super) lasting: Vec<LastingKey>,
+    /// How the policy asks servers, if it does.
+    pub(super) manner: Option<Manner>,
+}
+
+impl ContainerNotes {
+    /// Returns what the assessment of a container by a policy left.
+    pub(super) fn get(&self, at: &ContainerRef, policy: &str) -> Option<&ContainerNote> {
+        self.list.iter().find(|note| note.at == *at && note.policy == policy)
+    }
 }
 
 /// Whether a container carries what `[scope] admit-env` asks for.
@@ -117,6 +127,7 @@ pub(super) fn judge(
             policy: assessment.judgement.policy.clone(),
             suspicion: assessment.suspicion,
             lasting: assessment.lasting,
+            manner: manner(&policy.ping, &policy.reap_when),
         });
         judgements.push(assessment.judgement);
     }

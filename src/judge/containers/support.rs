@@ -332,7 +332,7 @@ impl World {
             EngineQuestion::Clients(_) => self.clients.clone().map(EngineAnswer::Clients),
             EngineQuestion::Stdin(run) => self.stdins.get(&run.at.id)?.clone().map(EngineAnswer::Stdin),
             EngineQuestion::Sockets(run) => self.sockets.get(&run.at.id)?.clone().map(EngineAnswer::Sockets),
-            EngineQuestion::Exec { .. } => return None,
+            EngineQuestion::Exec { .. } | EngineQuestion::Ping { .. } => return None,
         };
         Some(answer.map(Answer::Engine))
     }

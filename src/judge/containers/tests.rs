@@ -3,6 +3,7 @@
 mod clients;
 mod leases;
 mod ledger;
+mod ping;
 mod property;
 mod registered;
 mod rules;

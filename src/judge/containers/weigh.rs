@@ -4,19 +4,14 @@ use crate::config::policy::{Condition, Line, ProofNeed};
 use crate::judge::ledger::{LastingKey, fingerprint};
 use crate::judge::rule::{Blank, Finding, Holds, Settings};
 use crate::judge::rules;
+use crate::judge::served::acts;
+use crate::judge::weigh::{Halt, Weighed};
 use crate::model::evidence::{Evidence, Says};
 use crate::model::question::Question;
 use crate::model::rule::Strength;
 use crate::model::verdict::{LineFinding, LineList};
 
 use super::case::ContainerCase;
-
-/// What came of one line: its finding, and the conditions that hold now but count only when they last.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Weighed {
-    pub(super) finding: LineFinding,
-    pub(super) lasting: Vec<LastingKey>,
-}
 
 /// Returns what a line says of a container, or the questions that must be asked first.
 ///
@@ -27,13 +22,22 @@ pub(super) fn line(
     list: LineList,
     index: usize,
     line: &Line,
-) -> Result<Weighed, Vec<Question>> {
+) -> Result<Weighed, Halt> {
     let mut evidence: Vec<Evidence> = Vec::new();
     let mut lasting = Vec::new();
     let mut says = Says::Yes;
     for (at, condition) in line.conditions.iter().enumerate() {
         let key = LastingKey { list, line: index, condition: at, asked: fingerprint(condition) };
-        let (seen, lasts) = weigh(case, condition, key)?;
+        let (seen, lasts) = match weigh(case, condition, key) {
+            Ok(weighed) => weighed,
+            Err(questions) if questions.iter().any(acts) => {
+                let finding = LineFinding { line: index, list, says: Says::Unknown, evidence };
+                let so_far = Weighed { finding, lasting };
+                let strength = condition.strength;
+                return Err(Halt::Act { questions, so_far, rule: condition.rule, strength });
+            }
+            Err(questions) => return Err(Halt::Ask(questions)),
+        };
         lasting.extend(lasts);
         says = seen.says;
         evidence.push(seen);

@@ -123,8 +123,7 @@ impl Containers {
             }
         }
         for judgement in judgements {
-            let note =
-                notes.list.iter().find(|note| note.at == judgement.at && note.policy == judgement.policy);
+            let note = notes.get(&judgement.at, &judgement.policy);
             let record = self.record(&judgement.at, &judgement.policy);
             let run = judgement.run.as_ref().ok();
             if record.run.is_some() && run.is_some() && record.run.as_ref() != run {
@@ -268,5 +267,6 @@ impl Ledger {
     pub fn forget_container(&mut self, at: &ContainerRef) {
         self.containers.records.retain(|record| record.at != *at);
         self.containers.known.retain(|known| known.at != *at);
+        self.pings.forget_container(at);
     }
 }

@@ -5,18 +5,24 @@
 //! silence must be a fresh one.
 
 use std::collections::BTreeSet;
+use std::fmt::Debug;
 use std::time::Duration;
 
 use bstr::{BStr, BString};
 use serde::{Deserialize, Serialize};
 
-use crate::config::policy::{Policy, Setting};
+use crate::config::policy::{Line, Setting};
 use crate::judge::case::Case;
+use crate::judge::containers::ContainerNotes;
+use crate::judge::containers::case::ContainerCase;
 use crate::judge::rules::socket_unresponsive::{self, EVERY};
+use crate::model::container::{ContainerRef, ContainerRun};
 use crate::model::id::ProcessId;
 use crate::model::look::Look;
 use crate::model::moment::Moment;
-use crate::model::question::{Answer, Call, Pinged, Progress, Question, Response};
+use crate::model::question::{
+    Answer, Call, EngineAnswer, EngineQuestion, Pinged, Progress, Question, Response,
+};
 
 use super::{Ledger, fingerprint};
 
@@ -26,10 +32,8 @@ const MOST: usize = 64;
 /// What is remembered of asking one server for one policy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Asked {
-    root: ProcessId,
-    policy: String,
-    of: ProcessId,
-    socket: BString,
+    #[serde(flatten)]
+    whom: Whom,
     /// What the policy asked for: with another ping or other lines the row begins anew.
     by: u64,
     /// When it was asked last.
@@ -45,6 +49,21 @@ pub struct Asked {
     silent: Vec<Moment>,
     /// The tree's counters at the end of the last attempt of the row.
     pub after: Option<Progress>,
+}
+
+/// Which server is asked for which policy.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Whom {
+    /// The first of its tree.
+    root: ProcessId,
+    policy: String,
+    /// The process that listens; of a container nobody knows, and the first one stands for it.
+    of: ProcessId,
+    /// The listener's name, or where on this machine the container can be reached.
+    socket: BString,
+    /// The run, where it is a container: another one is used by somebody else and starts anew.
+    #[serde(default)]
+    run: Option<ContainerRun>,
 }
 
 /// What came of an attempt.
@@ -83,18 +102,18 @@ pub(in crate::judge) struct Manner {
 }
 
 /// Returns how a policy asks, if it does.
-pub(in crate::judge) fn manner(policy: &Policy) -> Option<Manner> {
+pub(in crate::judge) fn manner(ping: &impl Debug, reap_when: &[Line]) -> Option<Manner> {
     let name = socket_unresponsive::RULE.spec.name;
     let every = |settings: Option<&Setting>| match settings {
         Some(Setting::Duration(every)) => *every,
         _ => EVERY,
     };
-    let conditions = policy.reap_when.iter().flat_map(|line| &line.conditions);
+    let conditions = reap_when.iter().flat_map(|line| &line.conditions);
     let every = conditions
         .filter(|condition| condition.rule == name)
         .map(|condition| every(condition.settings.get("every")))
         .min()?;
-    Some(Manner { by: fingerprint(&(&policy.ping, &policy.reap_when)), every })
+    Some(Manner { by: fingerprint(&(ping, reap_when)), every })
 }
 
 impl Manner {
@@ -174,11 +193,15 @@ impl Pings {
 
     /// Forgets whom `is_here` does not know.
     pub(super) fn retain(&mut self, is_here: impl Fn(ProcessId) -> bool) {
-        self.0.retain(|asked| is_here(asked.root) && is_here(asked.of));
+        self.0.retain(|asked| is_here(asked.whom.root) && is_here(asked.whom.of));
     }
 
     pub(super) fn forget(&mut self, root: ProcessId) {
-        self.0.retain(|asked| asked.root != root);
+        self.0.retain(|asked| asked.whom.root != root);
+    }
+
+    pub(super) fn forget_container(&mut self, at: &ContainerRef) {
+        self.0.retain(|asked| asked.whom.run.as_ref().is_none_or(|run| run.at != *at));
     }
 
     /// Remembers what was asked at a look. Whoever was not judged by that policy any more is forgotten.
@@ -186,24 +209,25 @@ impl Pings {
         &mut self,
         look: &Look,
         judged: &BTreeSet<(ProcessId, &str)>,
+        containers: &ContainerNotes,
         manner: impl Fn((ProcessId, &str)) -> Option<Manner>,
     ) {
-        self.0.retain(|asked| judged.contains(&(asked.root, asked.policy.as_str())));
+        self.0.retain(|Asked { whom, .. }| match &whom.run {
+            None => judged.contains(&(whom.root, whom.policy.as_str())),
+            Some(run) => containers.get(&run.at, &whom.policy).is_some(),
+        });
         let now = look.snapshot.began.boot;
         for (question, answer) in &look.answers {
-            let Question::Ping { of, policy, call, socket, tree, .. } = question else { continue };
-            let Some(&root) = tree.first() else { continue };
-            let Some(manner) = manner((root, policy)) else { continue };
-            let by = manner.with(call);
-            let is_same = |asked: &Asked| {
-                asked.root == root && asked.policy == *policy && asked.of == *of && asked.socket == *socket
+            let Some((whom, call, tree)) = asking(question) else { continue };
+            let manner = match &whom.run {
+                None => manner((whom.root, &whom.policy)),
+                Some(run) => containers.get(&run.at, &whom.policy).and_then(|note| note.manner),
             };
-            let at = self.0.iter().position(is_same).unwrap_or_else(|| {
+            let Some(manner) = manner else { continue };
+            let by = manner.with(call);
+            let at = self.0.iter().position(|asked| asked.whom == whom).unwrap_or_else(|| {
                 self.0.push(Asked {
-                    root,
-                    policy: policy.clone(),
-                    of: *of,
-                    socket: socket.clone(),
+                    whom,
                     by,
                     last: now,
                     heard: Heard::Untold,
@@ -222,7 +246,7 @@ impl Pings {
                 asked.ever = Ever::Unheard;
             }
             let pinged = match answer {
-                Ok(Answer::Ping(pinged)) => Ok(pinged),
+                Ok(Answer::Ping(pinged) | Answer::Engine(EngineAnswer::Pinged(pinged))) => Ok(pinged),
                 Ok(_) | Err(_) => Err(()),
             };
             asked.add(now, manner.every, tree, pinged);
@@ -230,16 +254,47 @@ impl Pings {
     }
 }
 
+/// Returns who is asked by a question, what is said, and whose progress counts; nothing where nobody is.
+fn asking(question: &Question) -> Option<(Whom, &Call, &[ProcessId])> {
+    if let Question::Ping { of, policy, call, socket, tree, patience: _ } = question {
+        let root = *tree.first()?;
+        let (policy, socket) = (policy.clone(), socket.clone());
+        Some((Whom { root, policy, of: *of, socket, run: None }, call, tree))
+    } else if let Question::Engine(EngineQuestion::Ping { run, policy, call, address, tree, .. }) = question {
+        Some((published(run, policy, *tree.first()?, address), call, tree))
+    } else {
+        None
+    }
+}
+
+/// Returns a container as it is reached at this address.
+fn published(run: &ContainerRun, policy: &str, init: ProcessId, address: &str) -> Whom {
+    Whom { root: init, policy: policy.to_owned(), of: init, socket: address.into(), run: Some(run.clone()) }
+}
+
 impl Ledger {
     /// Returns what is remembered of asking a server of a case's tree for its policy, as the policy is now.
     pub fn asked(&self, case: &Case<'_>, of: ProcessId, socket: &BStr) -> Option<&Asked> {
-        let by = manner(case.policy)?.with(&case.call().ok()?);
-        self.pings.0.iter().find(|asked| {
-            asked.root == case.root.id
-                && asked.policy == case.policy.name
-                && asked.of == of
-                && asked.socket == socket
-                && asked.by == by
-        })
+        let by = manner(&case.policy.ping, &case.policy.reap_when)?.with(&case.call().ok()?);
+        let whom = Whom {
+            root: case.root.id,
+            policy: case.policy.name.clone(),
+            of,
+            socket: socket.to_owned(),
+            run: None,
+        };
+        self.pings.0.iter().find(|asked| asked.whom == whom && asked.by == by)
+    }
+
+    /// Returns what is remembered of asking this very run of a container for its policy, as the policy is now.
+    pub(in crate::judge) fn asked_container(
+        &self,
+        case: &ContainerCase<'_>,
+        init: ProcessId,
+        address: &str,
+    ) -> Option<&Asked> {
+        let by = manner(&case.policy.ping, &case.policy.reap_when)?.with(&case.call().ok()?);
+        let whom = published(&case.facts.run, &case.policy.name, init, address);
+        self.pings.0.iter().find(|asked| asked.whom == whom && asked.by == by)
     }
 }

@@ -4,7 +4,8 @@
 //!
 //! A server that was asked by the policy's `ping`, several times, some time apart and with growing patience, and never
 //! said a word, while its tree moved no byte and used no processor time from one time to the next. It is asked last of
-//! its line, only when everything else of the line holds and nothing else would keep the tree.
+//! its line, only when everything else of the line holds and nothing else would keep the tree. A container is asked at a
+//! TCP port that its engine publishes on this machine, and only where its processes are ours to see.
 //!
 //! # Why it is not enough alone
 //!
@@ -20,12 +21,15 @@
 //! turn. With `as = "connect"` nothing is said to it, so that one which waits to be asked would never answer: only who
 //! was seen to greet or hang up before can fall silent. Connecting resets idle timers, so it is asked no more often than `every` until the answer decides; an answer
 //! that keeps is good for as long, and one that ends is never an old one. A suspend or a late look begins the row anew.
+//! What is published is led on by a proxy or by the kernel, and nobody knows which process of a container listens: so
+//! there a hang-up is unknown as well as a refusal, and a silence counts only where the one connection arrived in the
+//! container's own network and every process of it slept meanwhile.
 //!
 //! # Settings
 //!
 //! `attempts`: how many times it must have been silent, the look that decides included, at least 2; optional, 3.
 //! `every`: how long to wait between two of them, at least "1s"; optional, "30s".
-//! What is asked, and where, is the policy's `ping`. It is waited for as long as `probe-timeout`, twice as long each
+//! What is asked, and where, is the policy's `ping`: a `socket`, or a container's `port`. It is waited for as long as `probe-timeout`, twice as long each
 //! time, and at most half a minute.
 
 use std::time::Duration;
@@ -34,11 +38,15 @@ use bstr::ByteSlice as _;
 
 use crate::config::policy::Talk;
 use crate::judge::case::{Case, known};
-use crate::judge::ledger::{Ever, Heard};
+use crate::judge::containers::case::ContainerCase;
+use crate::judge::ledger::{Asked, Ever, Heard};
 use crate::judge::rule::{Finding, Found, Rule, Settings};
 use crate::model::escape::escape;
+use crate::model::id::ProcessId;
 use crate::model::known::{Reason, Unknown};
-use crate::model::question::Response;
+use crate::model::look::Look;
+use crate::model::ownership::descendants;
+use crate::model::question::{Pinged, Response};
 use crate::model::rule::{Asks, Clients, Need, Place, RuleSpec, Serves, SettingKind, SettingSpec, Strength};
 
 use super::span;
@@ -76,76 +84,149 @@ pub static RULE: Rule = Rule {
         place: Place::ReapWhen,
         asks: Asks::ByPing,
         clients: Clients::Served,
-        serves: Serves::Processes,
+        serves: Serves::Both(&["attempts", "every"]),
     },
     weigh: Some(weigh),
-    weigh_container: None,
+    weigh_container: Some(weigh_container),
 };
 
 fn weigh(case: &Case<'_>, settings: Settings<'_>) -> Found<Finding> {
     let Some(ping) = &case.policy.ping else {
         return Err(Unknown::new(Reason::NotAsked, "whether it answers: its policy has no ping").into());
     };
-    let attempts = settings.number("attempts").unwrap_or(ATTEMPTS).max(2);
-    let every = settings.duration("every").unwrap_or(EVERY);
     let socket = case.filled(&ping.socket)?;
     let there = case.listening(socket.as_bstr())?;
     let Some((of, listener)) = there.first() else {
         let what = format!("who takes connections at {}", escape(&socket));
         return Err(Unknown::new(Reason::NotAsked, what).into());
     };
-    let now = case.look.snapshot.began.boot;
-    let asked = case.memory.asked(case, *of, listener.name.as_bstr());
-    let earlier = asked.map_or(0, |asked| asked.silent_times(case.tree, every));
-    if let Some(asked) = asked
-        && earlier < attempts
-        && now.since(asked.last) < every
-    {
-        let ago = span(now.since(asked.last));
-        return match &asked.heard {
-            Heard::Life => Ok(Finding::no(format!("it answered {ago} ago"))),
-            Heard::Nothing => {
-                Ok(Finding::no(format!("it did not answer {ago} ago; {earlier} of {attempts} times so far")))
-            }
-            Heard::Untold => {
-                let what = format!("whether it answers ({ago} ago it could not be told)");
-                Err(Unknown::new(Reason::NotAsked, what).into())
-            }
-        };
-    }
-    let doublings = u32::try_from(earlier.min(attempts - 1)).unwrap_or(0);
-    let first = case.config.confirm.probe_timeout;
-    let patience = first.saturating_mul(1 << doublings.min(16)).min(LONGEST.max(first));
-    let pinged = case.pinged(*of, listener.name.as_bstr(), patience)?;
-    match &pinged.response {
-        Response::Answered(millis) => return Ok(Finding::no(format!("it answered in {millis} ms"))),
-        Response::Otherwise(said) => {
-            return Ok(Finding::no(format!(
-                "it said something, though not what was asked: {}",
-                escape(said)
-            )));
-        }
-        Response::Silent(_) => {}
-    }
-    // To wait for a greeting of one that waits to be asked would make every such server a dead one.
-    if ping.talk == Talk::Greeting && asked.is_none_or(|asked| asked.ever == Ever::Unheard) {
-        let what = "whether it answers: nobody ever saw it say anything unasked, and";
+    let row = Row {
+        look: case.look,
+        asked: case.memory.asked(case, *of, listener.name.as_bstr()),
+        tree: case.tree,
+        talk: &ping.talk,
+        first: case.config.confirm.probe_timeout,
+    };
+    row.weigh(settings, |patience| case.pinged(*of, listener.name.as_bstr(), patience))
+}
+
+/// The same for what a container publishes. Who connects there meets a proxy of the engine, or the kernel.
+fn weigh_container(case: &ContainerCase<'_>, settings: Settings<'_>) -> Found<Finding> {
+    let Some(ping) = &case.policy.ping else {
+        return Err(Unknown::new(Reason::NotAsked, "whether it answers: its policy has no ping").into());
+    };
+    let init = *known(&case.facts.init)?;
+    let port = ping.port;
+    let Some(address) = published(case, port) else {
+        let what = format!("where its port {port}/tcp can be reached: it is not published on this machine");
+        return Err(Unknown::new(Reason::NotAsked, what).into());
+    };
+    // Whoever shares its network with others, or has the host's, is told by nothing that arrives there.
+    let end = format!(":{port}");
+    let listens = |name: &String| name.starts_with("tcp ") && name.ends_with(&end);
+    if !case.sockets()?.listeners.iter().any(listens) {
+        let what = format!("what became of {port}/tcp: nobody listens there inside of it");
         return Err(Unknown::new(Reason::NotAsked, what).into());
     }
-    let before = *known(&pinged.before)?;
-    known(&pinged.after)?;
-    let Some(asked) = asked.filter(|_| earlier > 0) else {
-        return Ok(Finding::no(format!("it did not answer, 1 of {attempts} times")));
+    let tree = descendants(&case.look.snapshot.table, init);
+    let row = Row {
+        look: case.look,
+        asked: case.memory.asked_container(case, init, &address),
+        tree: &tree,
+        talk: &ping.talk,
+        first: case.config.confirm.probe_timeout,
     };
-    if asked.after != Some(before) {
-        return Ok(Finding::no("it does not answer, but it got on since it was asked before"));
+    row.weigh(settings, |patience| case.pinged((&address, port), &tree, patience))
+}
+
+/// Returns where on this machine a TCP port of a container can be reached: at loopback where it is published at any
+/// address. Whether another address is one of this machine is seen by whoever connects.
+fn published(case: &ContainerCase<'_>, port: u16) -> Option<String> {
+    let inside = format!("{port}/tcp");
+    let leading = case.facts.published.iter().filter(|one| one.inside == inside && one.port != 0);
+    let at = |address: &str, port: u16| match address {
+        // Podman leaves out the address that means all.
+        "" | "0.0.0.0" => format!("127.0.0.1:{port}"),
+        "::" => format!("[::1]:{port}"),
+        ip if ip.contains(':') => format!("[{ip}]:{port}"),
+        ip => format!("{ip}:{port}"),
+    };
+    leading.map(|one| at(&one.address, one.port)).min()
+}
+
+/// A row of attempts at one server, and what the next one would be.
+struct Row<'a> {
+    look: &'a Look,
+    asked: Option<&'a Asked>,
+    tree: &'a [ProcessId],
+    talk: &'a Talk,
+    /// How long the first attempt waits.
+    first: Duration,
+}
+
+impl Row<'_> {
+    /// Weighs the row with one more attempt, where it is time for that.
+    fn weigh<'p>(
+        &self,
+        settings: Settings<'_>,
+        pinged: impl FnOnce(Duration) -> Found<&'p Pinged>,
+    ) -> Found<Finding> {
+        let Row { look, asked, tree, talk, first } = *self;
+        let attempts = settings.number("attempts").unwrap_or(ATTEMPTS).max(2);
+        let every = settings.duration("every").unwrap_or(EVERY);
+        let now = look.snapshot.began.boot;
+        let earlier = asked.map_or(0, |asked| asked.silent_times(tree, every));
+        if let Some(asked) = asked
+            && earlier < attempts
+            && now.since(asked.last) < every
+        {
+            let ago = span(now.since(asked.last));
+            return match &asked.heard {
+                Heard::Life => Ok(Finding::no(format!("it answered {ago} ago"))),
+                Heard::Nothing => Ok(Finding::no(format!(
+                    "it did not answer {ago} ago; {earlier} of {attempts} times so far"
+                ))),
+                Heard::Untold => {
+                    let what = format!("whether it answers ({ago} ago it could not be told)");
+                    Err(Unknown::new(Reason::NotAsked, what).into())
+                }
+            };
+        }
+        let doublings = u32::try_from(earlier.min(attempts - 1)).unwrap_or(0);
+        let patience = first.saturating_mul(1 << doublings.min(16)).min(LONGEST.max(first));
+        let pinged = pinged(patience)?;
+        match &pinged.response {
+            Response::Answered(millis) => return Ok(Finding::no(format!("it answered in {millis} ms"))),
+            Response::Otherwise(said) => {
+                return Ok(Finding::no(format!(
+                    "it said something, though not what was asked: {}",
+                    escape(said)
+                )));
+            }
+            Response::Silent(_) => {}
+        }
+        // To wait for a greeting of one that waits to be asked would make every such server a dead one.
+        if *talk == Talk::Greeting && asked.is_none_or(|asked| asked.ever == Ever::Unheard) {
+            let what = "whether it answers: nobody ever saw it say anything unasked, and";
+            return Err(Unknown::new(Reason::NotAsked, what).into());
+        }
+        let before = *known(&pinged.before)?;
+        known(&pinged.after)?;
+        let Some(asked) = asked.filter(|_| earlier > 0) else {
+            return Ok(Finding::no(format!("it did not answer, 1 of {attempts} times")));
+        };
+        if asked.after != Some(before) {
+            return Ok(Finding::no("it does not answer, but it got on since it was asked before"));
+        }
+        let times = asked.silent_times_with(tree, every, now);
+        if times < attempts {
+            return Ok(Finding::no(format!("it did not answer, {times} of {attempts} times")));
+        }
+        let over = span(now.since(asked.since()));
+        Ok(Finding::yes(format!(
+            "it did not answer, {times} times over {over}, and did nothing else meanwhile"
+        )))
     }
-    let times = asked.silent_times_with(case.tree, every, now);
-    if times < attempts {
-        return Ok(Finding::no(format!("it did not answer, {times} of {attempts} times")));
-    }
-    let over = span(now.since(asked.since()));
-    Ok(Finding::yes(format!("it did not answer, {times} times over {over}, and did nothing else meanwhile")))
 }
 
 #[cfg(test)]

@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::Channel;
+use super::{Call, Channel, Pinged};
 use crate::model::container::{
     ContainerFacts, ContainerRef, ContainerRun, ContainerSockets, EngineClients, EngineId, ExecFacts,
 };
+use crate::model::id::ProcessId;
 
-/// One thing to look up about a container or its engine. None of them changes anything.
+/// One thing to look up about a container or its engine. None of them changes anything, but [`EngineQuestion::Ping`] acts:
+/// it is asked last, and rarely.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EngineQuestion {
@@ -36,6 +38,23 @@ pub enum EngineQuestion {
         /// The engine's id for it.
         exec: String,
     },
+    /// Whether what a container publishes answers a request. No call: the port of this machine is connected to.
+    Ping {
+        /// The container.
+        run: ContainerRun,
+        /// The policy that asks: how often it asks depends on it.
+        policy: String,
+        /// What is said.
+        call: Call,
+        /// Where it can be reached on this machine: `127.0.0.1:5432`, `[::1]:5432`.
+        address: String,
+        /// The port inside of its network that this leads to.
+        inside: u16,
+        /// Its processes, the first one in front: progress of theirs is life.
+        tree: Vec<ProcessId>,
+        /// How long an answer is waited for, in milliseconds.
+        patience: u64,
+    },
 }
 
 /// What came back for one of them.
@@ -54,4 +73,6 @@ pub enum EngineAnswer {
     Sockets(ContainerSockets),
     /// To [`EngineQuestion::Exec`].
     Exec(ExecFacts),
+    /// To [`EngineQuestion::Ping`].
+    Pinged(Pinged),
 }

@@ -33,31 +33,47 @@ pub(super) fn sockets(init: ProcessId, of: &ContainerId, networks: &Networks) ->
         let what = format!("its sockets, since it shares its network with process {}", other.pid);
         return Err(Unknown::new(Reason::Unsupported, what));
     }
-    let read = |name: &str| {
-        let path = format!("/proc/{}/net/{name}", init.pid);
-        match std::fs::read(&path) {
-            Ok(text) => Ok(text),
-            // Without IPv6 there are no such lists.
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound && name.ends_with('6') => {
-                Ok(Vec::new())
-            }
-            Err(error) => {
-                let errno = rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO);
-                Err(processes::unknown(errno, "the sockets in its network"))
-            }
-        }
-    };
     let mut tables = Vec::new();
     for (name, protocol) in [("tcp", "tcp"), ("tcp6", "tcp"), ("udp", "udp"), ("udp6", "udp")] {
-        tables.push((protocol, rows(&read(name)?)?));
+        tables.push((protocol, rows(&read(init, name)?)?));
     }
-    let unix = read("unix")?;
-    // What was read was its network only if it is still there.
+    let unix = read(init, "unix")?;
+    still(init)?;
+    Ok(found(&tables, &unix))
+}
+
+/// Returns how many connections stand to a TCP port in the network of a container's first process.
+pub(in crate::observe) fn connections(init: ProcessId, port: u16) -> Known<usize> {
+    let mut count = 0;
+    for name in ["tcp", "tcp6"] {
+        let stands = |row: &&Row| row.0 == ESTABLISHED && row.1.port() == port;
+        count += rows(&read(init, name)?)?.iter().filter(stands).count();
+    }
+    still(init)?;
+    Ok(count)
+}
+
+/// Returns one of the lists of the network that a process is in.
+fn read(init: ProcessId, name: &str) -> Known<Vec<u8>> {
+    let path = format!("/proc/{}/net/{name}", init.pid);
+    match std::fs::read(&path) {
+        Ok(text) => Ok(text),
+        // Without IPv6 there are no such lists.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound && name.ends_with('6') => Ok(Vec::new()),
+        Err(error) => {
+            let errno = rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO);
+            Err(processes::unknown(errno, "the sockets in its network"))
+        }
+    }
+}
+
+/// Says that a process is there: what was read was its network only if it is.
+fn still(init: ProcessId) -> Known<()> {
     let row = processes::bearer(init.pid)?;
     if row.is_none_or(|row| row.id != init || row.is_gone()) {
         return Err(Unknown::new(Reason::Vanished, "its first process"));
     }
-    Ok(found(&tables, &unix))
+    Ok(())
 }
 
 /// A row of a list: state, and both ends.

@@ -44,6 +44,8 @@ use crate::model::question::{EngineAnswer, EngineQuestion, Question};
 use asking::{Asked, Said};
 
 pub(super) use client::{Given, given};
+#[cfg(target_os = "linux")]
+pub(super) use inside::connections;
 pub use places::EngineSurroundings;
 pub(super) use places::{Found, Seek};
 pub use reader::stdin_main;
@@ -138,6 +140,8 @@ impl Engines {
         let asked: Vec<&EngineQuestion> = questions
             .iter()
             .filter_map(|question| if let Question::Engine(asked) = question { Some(asked) } else { None })
+            // Whoever asks servers asks what is published, too: see `pings`.
+            .filter(|asked| !matches!(asked, EngineQuestion::Ping { .. }))
             .collect();
         if asked.is_empty() {
             return Vec::new();
@@ -155,6 +159,7 @@ impl Engines {
                 EngineQuestion::Stdin(_) => {
                     stdin.next().unwrap_or_else(|| Err(misfit())).map(EngineAnswer::Stdin)
                 }
+                EngineQuestion::Ping { .. } => Err(misfit()),
                 EngineQuestion::Clients(engine) => match self.clients.get(engine) {
                     Some(client) => kernel.clients(engine, client.kind()).map(EngineAnswer::Clients),
                     None => Err(not_heard(engine)),
@@ -177,9 +182,10 @@ impl Engines {
                 EngineQuestion::Container(at) => (&at.engine, Asked::Container(at.id.clone())),
                 EngineQuestion::ImageLabels { engine, image } => (engine, Asked::Image(image.clone())),
                 EngineQuestion::Exec { at, exec } => (&at.engine, Asked::Exec(exec.clone())),
-                EngineQuestion::Stdin(_) | EngineQuestion::Clients(_) | EngineQuestion::Sockets(_) => {
-                    continue;
-                }
+                EngineQuestion::Stdin(_)
+                | EngineQuestion::Clients(_)
+                | EngineQuestion::Sockets(_)
+                | EngineQuestion::Ping { .. } => continue,
             };
             places.push(self.clients.get(engine).map_or_else(
                 || Err(not_heard(engine)),
@@ -247,7 +253,8 @@ impl Engines {
                 EngineQuestion::Container(_)
                 | EngineQuestion::ImageLabels { .. }
                 | EngineQuestion::Clients(_)
-                | EngineQuestion::Exec { .. } => None,
+                | EngineQuestion::Exec { .. }
+                | EngineQuestion::Ping { .. } => None,
             })
             .collect();
         let mut unknown = Vec::new();

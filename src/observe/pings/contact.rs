@@ -150,7 +150,7 @@ fn loopback(ip: IpAddr) -> IpAddr {
     }
 }
 
-fn made(connecting: Result<(), Errno>, socket: OwnedFd) -> Known<Connected> {
+pub(super) fn made(connecting: Result<(), Errno>, socket: OwnedFd) -> Known<Connected> {
     match connecting {
         Ok(()) => Ok(Connected::Yes(socket)),
         Err(Errno::INPROGRESS) => Ok(Connected::Soon(socket)),

@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use bstr::{BString, ByteSlice as _};
+use bstr::BString;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send, sockopt};
@@ -14,7 +14,8 @@ use crate::observe::descriptors::why;
 use crate::observe::processes;
 use crate::observe::sockets::Dump;
 
-use super::contact::{Connected, Contact, refusal};
+use super::contact::{Connected, refusal};
+use super::door::Door;
 use super::{HEARD_MOST, Heard, Line, Pinging, heard, request};
 
 /// So much of another answer is shown to a person.
@@ -76,7 +77,7 @@ fn wait(under_way: &[(usize, Exchange<'_>)]) -> Result<(), Errno> {
 #[derive(Debug)]
 struct Exchange<'a> {
     pinging: &'a Pinging,
-    contact: Contact,
+    door: Door,
     socket: OwnedFd,
     is_connected: bool,
     request: Vec<u8>,
@@ -90,19 +91,17 @@ struct Exchange<'a> {
 impl<'a> Exchange<'a> {
     fn begin(pinging: &'a Pinging, dump: &mut Dump) -> Known<Exchange<'a>> {
         let request = request(&pinging.call)?;
-        let contact = Contact::find(pinging.of, pinging.socket.as_bstr(), dump)?;
-        // Nothing is left behind at the door of one that cannot open it.
-        processes::at_rest(pinging.of)?;
+        let door = Door::find(pinging, dump)?;
         let before = processes::progress(&pinging.tree);
         let began = Instant::now();
-        let (socket, is_connected) = match contact.connect()? {
+        let (socket, is_connected) = match door.connect()? {
             Connected::Yes(socket) => (socket, true),
             Connected::Soon(socket) => (socket, false),
         };
         let until = began + pinging.patience();
         Ok(Exchange {
             pinging,
-            contact,
+            door,
             socket,
             is_connected,
             request,
@@ -140,8 +139,9 @@ impl<'a> Exchange<'a> {
         if let Err(errno) = self.send() {
             return Some(Err(why(errno, "sending the request")));
         }
-        match self.receive() {
-            Ok(line) => match heard(&self.pinging.call, &self.bytes, line) {
+        match self.receive().map(|line| (line, self.door.is_its_end(&self.bytes, line))) {
+            Ok((_, Err(why))) => return Some(Err(why)),
+            Ok((line, Ok(()))) => match heard(&self.pinging.call, &self.bytes, line) {
                 Heard::Reply => return Some(Ok(Response::Answered(self.elapsed()))),
                 Heard::Other => return Some(Ok(Response::Otherwise(self.shown(line)))),
                 Heard::More if self.bytes.len() >= HEARD_MOST => {
@@ -221,11 +221,7 @@ impl<'a> Exchange<'a> {
 
     /// Looks again at everything that the response rests on.
     fn end(self, response: Response, dump: &mut Dump) -> Known<Pinged> {
-        self.contact.still(dump)?;
-        // Who answered lives, whatever it does now; who is silent must have slept.
-        if let Response::Silent(_) = response {
-            processes::at_rest(self.pinging.of)?;
-        }
+        self.door.still(self.pinging, &response, dump)?;
         let after = processes::progress(&self.pinging.tree);
         Ok(Pinged { response, before: self.before, after })
     }

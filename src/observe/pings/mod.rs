@@ -1,8 +1,9 @@
 //! Requests to servers: the one thing here that acts. All requests of a look go out together, from a process of their
 //! own, and each has one deadline.
 //!
-//! Only where the asked process listens by the kernel's own list is anything connected to. Whatever is neither an
-//! answer nor a silence of a server that slept all the while is unknown.
+//! Only where the asked process listens by the kernel's own list is anything connected to; and where an engine says that
+//! it publishes a port of a container on this machine. Whatever is neither an answer nor a silence of a server that slept
+//! all the while is unknown.
 
 mod content_length;
 mod greeting;
@@ -13,9 +14,13 @@ mod mcp;
 #[cfg(target_os = "linux")]
 mod contact;
 #[cfg(target_os = "linux")]
+mod door;
+#[cfg(target_os = "linux")]
 mod drive;
 #[cfg(target_os = "linux")]
 mod guise;
+#[cfg(target_os = "linux")]
+mod published;
 
 use std::time::Duration;
 
@@ -24,7 +29,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::id::ProcessId;
 use crate::model::known::{Known, Reason, Unknown};
-use crate::model::question::{Call, Pinged, Question};
+use crate::model::question::{Call, EngineQuestion, Pinged, Question};
 
 use super::aside::{Aside, Reply, Request};
 use super::misfit;
@@ -41,11 +46,29 @@ const HEARD_MOST: usize = 64 * 1024;
 /// One request to one server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Pinging {
-    of: ProcessId,
+    to: Asked,
     call: Call,
-    socket: BString,
     tree: Vec<ProcessId>,
     patience: u64,
+}
+
+/// Who is asked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+enum Asked {
+    /// A process, at one of its own listeners.
+    Process {
+        /// Which.
+        of: ProcessId,
+        /// The listener's name.
+        socket: BString,
+    },
+    /// A container, at a port that its engine publishes.
+    Container {
+        /// Where on this machine.
+        address: String,
+        /// The port inside of its network.
+        inside: u16,
+    },
 }
 
 /// What was made of the bytes that came so far.
@@ -72,14 +95,23 @@ enum Line {
 /// Answers those of the questions that ask servers, in their order.
 pub(super) fn answer(aside: &mut Aside, questions: &[Question]) -> Vec<Known<Pinged>> {
     let asked = questions.iter().filter_map(|question| {
-        let Question::Ping { of, policy: _, call, socket, tree, patience } = question else { return None };
-        Some(Pinging {
-            of: *of,
-            call: call.clone(),
-            socket: socket.clone(),
-            tree: tree.clone(),
-            patience: *patience,
-        })
+        let (to, call, tree, patience) =
+            if let Question::Ping { of, policy: _, call, socket, tree, patience } = question {
+                (Asked::Process { of: *of, socket: socket.clone() }, call, tree, patience)
+            } else if let Question::Engine(EngineQuestion::Ping {
+                call,
+                address,
+                inside,
+                tree,
+                patience,
+                ..
+            }) = question
+            {
+                (Asked::Container { address: address.clone(), inside: *inside }, call, tree, patience)
+            } else {
+                return None;
+            };
+        Some(Pinging { to, call: call.clone(), tree: tree.clone(), patience: *patience })
     });
     let mut asked: Vec<Pinging> = asked.collect();
     let late = asked.split_off(asked.len().min(MOST));
