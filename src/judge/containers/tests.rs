@@ -3,6 +3,7 @@
 mod clients;
 mod leases;
 mod ledger;
+mod leftovers;
 mod property;
 mod rules;
 mod vetoes;
