@@ -102,6 +102,10 @@ fn a_quiet_container_is_not_asked_for() {
     assert_eq!(asked(&quiet, &mut ledger), 0);
     // Something runs beside its first process: then it is asked for anew, and so is the command.
     assert_eq!(asked(&left(), &mut ledger), 2);
+    // Whether it is admitted is asked once.
+    let foreign = left().configured("[scope]\nadmit-env = \"PILOT=1\"\n");
+    let mut fresh = Ledger::default();
+    assert_eq!((asked(&foreign, &mut fresh), asked(&foreign, &mut fresh)), (1, 0));
     // Where the shim died everybody is a child of init.
     let mut adopted = left();
     for row in &mut adopted.rows {
