@@ -9,7 +9,7 @@ use super::session::Session;
 use super::state::replace;
 use super::trouble::Trouble;
 use super::words::count;
-use crate::config::policy::{Origin, ProofNeed};
+use crate::config::policy::{ExecReport, Origin, ProofNeed, Telling};
 use crate::config::{self, Whole, builtin_text, mode_word, render, set_builtin_mode};
 use crate::model::escape::escape;
 use crate::model::verdict::Mode;
@@ -84,7 +84,11 @@ struct Entry<'a> {
 
 impl Entry<'_> {
     fn looks_at(&self) -> &'static str {
-        if self.section == "container" { "containers" } else { "processes" }
+        match self.section {
+            "container" => "containers",
+            "exec" => "commands",
+            _ => "processes",
+        }
     }
 
     fn as_json(&self) -> serde_json::Value {
@@ -120,7 +124,19 @@ fn entries(whole: &Whole) -> Vec<Entry<'_>> {
         origin: &policy.origin,
         proof: policy.proof,
     });
-    let mut all: Vec<Entry<'_>> = processes.chain(containers).collect();
+    let execs = Entry {
+        name: ExecReport::NAME,
+        section: "exec",
+        mode: match whole.config.execs.telling {
+            Telling::Report => Mode::Report,
+            Telling::Off => Mode::Off,
+        },
+        about: &whole.config.execs.about,
+        lines: 0,
+        origin: &Origin::Builtin,
+        proof: ProofNeed::Required,
+    };
+    let mut all: Vec<Entry<'_>> = processes.chain(containers).chain([execs]).collect();
     all.sort_by_key(|entry| (entry.name, std::cmp::Reverse(entry.section)));
     all
 }

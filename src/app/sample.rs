@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::config::policy::{
-    AdmitEnv, Config, Confirm, Detached, Keep, Limits, Offer, Origin, Policy, ProofNeed,
+    AdmitEnv, Config, Confirm, Detached, ExecReport, Keep, Limits, Offer, Origin, Policy, ProofNeed, Telling,
 };
 use crate::model::evidence::{Evidence, Says};
 use crate::model::id::{BootId, FileId, Identity, Pid, ProcessId, Start, Uid};
@@ -130,6 +130,7 @@ pub(super) fn config() -> Config {
         offered: Vec::new(),
         docker: crate::config::policy::Docker::default(),
         containers: Vec::new(),
+        execs: ExecReport { about: "commands of the samples".into(), telling: Telling::Report },
         registries: Vec::new(),
         policies: Vec::new(),
     }

@@ -9,7 +9,7 @@ use super::report::{Detail, Done, Seen, Stage, json, text};
 use super::session::Session;
 use super::trouble::Trouble;
 use crate::config::Whole;
-use crate::config::policy::Config;
+use crate::config::policy::{Config, ExecReport, Telling};
 use crate::model::plan::Plan;
 use crate::plan::{Asked, Pace, Released};
 
@@ -46,9 +46,14 @@ pub fn run(session: &mut Session, args: &Sweep) -> Result<Exit, Trouble> {
         config.docker.stdin = stdin.into();
     }
     let on = config.policies.iter().map(|policy| policy.name.as_str());
-    let on: Vec<&str> = on.chain(config.containers.iter().map(|policy| policy.name.as_str())).collect();
+    let on = on.chain(config.containers.iter().map(|policy| policy.name.as_str()));
+    let (execs_on, execs_off) = match config.execs.telling {
+        Telling::Report => (Some(ExecReport::NAME), None),
+        Telling::Off => (None, Some(ExecReport::NAME)),
+    };
+    let on: Vec<&str> = on.chain(execs_on).collect();
     let off = off.iter().map(|policy| policy.name.as_str());
-    let off = off.chain(off_containers.iter().map(|policy| policy.name.as_str()));
+    let off = off.chain(off_containers.iter().map(|policy| policy.name.as_str())).chain(execs_off);
     let only = super::policies::one_of(args.policy.as_deref(), on.iter().copied().chain(off))?;
     // One name may mean a policy for trees and one for containers: either may be on.
     if let Some(name) = only.as_deref().filter(|name| !on.contains(name)) {

@@ -1,8 +1,8 @@
 //! The policies that come with the program, written in the language itself.
 
 /// Each file defines exactly the policy that it is named for: its part for process trees, its part for containers, or
-/// both.
-const ALL: [(&str, &str); 17] = [
+/// both; or what is only ever told of commands inside containers, for which there are no policies.
+const ALL: [(&str, &str); 18] = [
     ("agent-shell", include_str!("builtin/agent-shell.toml")),
     ("codex-broker", include_str!("builtin/codex-broker.toml")),
     ("codex-broker-idle", include_str!("builtin/codex-broker-idle.toml")),
@@ -10,6 +10,7 @@ const ALL: [(&str, &str); 17] = [
     ("deleted-worktree", include_str!("builtin/deleted-worktree.toml")),
     ("devcontainer", include_str!("builtin/devcontainer.toml")),
     ("docker-agent-tool", include_str!("builtin/docker-agent-tool.toml")),
+    ("docker-exec", include_str!("builtin/docker-exec.toml")),
     ("docker-run", include_str!("builtin/docker-run.toml")),
     ("executor-tool", include_str!("builtin/executor-tool.toml")),
     ("headless-browser", include_str!("builtin/headless-browser.toml")),
@@ -42,11 +43,16 @@ pub fn text(name: &str) -> Option<&'static str> {
     ALL.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
 }
 
-/// Returns the sections that a built-in policy has its parts in, `process` and `container`.
+/// Returns the sections that a built-in policy has its parts in, `process`, `container` and `exec`.
 pub fn sections(name: &str) -> Vec<&'static str> {
     let text = text(name).unwrap_or_default();
     let is_there = |section: &&str| text.contains(&format!("\n[{section}.{name}]\n"));
-    ["process", "container"].into_iter().filter(is_there).collect()
+    ["process", "container", "exec"].into_iter().filter(is_there).collect()
+}
+
+/// Says whether a built-in policy can only tell, whatever is wanted of it.
+pub(super) fn only_tells(name: &str) -> bool {
+    sections(name) == ["exec"]
 }
 
 /// Says whether a built-in policy can only be on with directories that the operator names.
@@ -64,7 +70,9 @@ mod tests {
         for name in names() {
             let text = text(name).unwrap();
             let below = text.matches(".capture]").count() + text.matches(".residue]").count();
-            let all = text.matches("\n[process.").count() + text.matches("\n[container.").count();
+            let all =
+                ["process", "container", "exec"].map(|part| text.matches(&format!("\n[{part}.")).count());
+            let all: usize = all.iter().sum();
             let parts = sections(name).len();
             assert!((1..=2).contains(&parts), "{name}");
             assert_eq!(all - below, parts, "{name}");

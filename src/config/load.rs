@@ -9,9 +9,9 @@ use crate::model::verdict::Mode;
 
 use super::builtin;
 use super::fault::Fault;
-use super::policy::{Config, ContainerPolicy, Offer, Origin, Policy, Registry};
-use super::process::{Frame, clash};
-use super::read::{Reader, in_order};
+use super::policy::{Config, ContainerPolicy, ExecReport, Offer, Origin, Policy, Registry, Telling};
+use super::process::{Frame, about, clash};
+use super::read::{Node, Reader, in_order};
 use super::registry;
 use super::settings::{self, Settings};
 
@@ -49,6 +49,8 @@ pub struct Whole {
 struct Policies {
     processes: Vec<Policy>,
     containers: Vec<ContainerPolicy>,
+    /// What a file of ours says of commands inside containers; a user's file has no place for it.
+    execs: Option<ExecReport>,
 }
 
 impl Policies {
@@ -56,6 +58,7 @@ impl Policies {
     fn has(&self, section: &str, name: &str) -> bool {
         match section {
             "container" => self.containers.iter().any(|policy| policy.name == name),
+            "exec" => false,
             _ => self.processes.iter().any(|policy| policy.name == name),
         }
     }
@@ -89,11 +92,13 @@ pub fn load_whole(source: Option<Source<'_>>, context: &Context<'_>) -> Result<W
     }
     let mut all = own.clone();
     for &name in builtin::names() {
-        let Policies { processes, containers } = ours(name, &settings, &mut registries, context)?;
+        let Policies { processes, containers, execs } = ours(name, &settings, &mut registries, context)?;
+        all.execs = all.execs.or(execs);
         all.processes.extend(processes.into_iter().filter(|policy| !own.has("process", &policy.name)));
         all.containers.extend(containers.into_iter().filter(|policy| !own.has("container", &policy.name)));
     }
-    let Policies { processes: mut policies, mut containers } = all;
+    let Policies { processes: mut policies, mut containers, execs } = all;
+    let execs = execs.unwrap_or(ExecReport { about: String::new(), telling: Telling::Off });
     policies.sort_by(|one, other| one.name.cmp(&other.name));
     containers.sort_by(|one, other| one.name.cmp(&other.name));
     registries.sort_by(|one, other| one.name.cmp(&other.name));
@@ -124,6 +129,7 @@ pub fn load_whole(source: Option<Source<'_>>, context: &Context<'_>) -> Result<W
             offered,
             docker,
             containers,
+            execs,
         },
         off,
         off_containers,
@@ -165,8 +171,25 @@ impl Frame<'_> {
                 .filter_map(|(key, node)| self.container(reader, key, node))
                 .collect();
         }
+        if *self.origin == Origin::Builtin
+            && let Some(table) = top.get("exec").and_then(|node| reader.table(node, "a section"))
+        {
+            policies.execs = table.get(ExecReport::NAME).and_then(|node| exec(reader, node));
+        }
         policies
     }
+}
+
+/// Reads what is told of commands inside containers.
+fn exec(reader: &mut Reader<'_>, node: &Node<'_>) -> Option<ExecReport> {
+    let table = reader.table(node, "a section")?;
+    reader.unknown_keys(table, &["about", "mode"], &[]);
+    let about = about(reader, table)?;
+    let telling = match reader.word(table.get("mode")?, &["report", "off"])? {
+        "report" => Telling::Report,
+        _ => Telling::Off,
+    };
+    Some(ExecReport { about, telling })
 }
 
 /// Reads one of ours, with what the user's file says of it. Its registries come to those that are there; one of the
@@ -207,6 +230,9 @@ fn ours(
         }
         for policy in &mut policies.containers {
             policy.mode = mode;
+        }
+        if let Some(execs) = &mut policies.execs {
+            execs.telling = if mode == Mode::Off { Telling::Off } else { Telling::Report };
         }
     }
     Ok(policies)

@@ -15,7 +15,8 @@ use crate::model::rule::Strength;
 use crate::model::verdict::Mode;
 
 pub use container::{
-    ContainerCapture, ContainerMatch, ContainerPolicy, Docker, LeaseLabel, Sockets, StdinMatch, StdinReader,
+    ContainerCapture, ContainerMatch, ContainerPolicy, Docker, ExecReport, LeaseLabel, Sockets, StdinMatch,
+    StdinReader, Telling,
 };
 pub use ping::{Ping, PublishedPing, Talk};
 pub use registry::{
@@ -52,6 +53,8 @@ pub struct Config {
     pub docker: Docker,
     /// Every policy for containers that is not off, sorted by name.
     pub containers: Vec<ContainerPolicy>,
+    /// Whether commands that were left behind inside containers are told of.
+    pub execs: ExecReport,
 }
 
 impl Config {

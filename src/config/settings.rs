@@ -311,12 +311,12 @@ fn choices(
         let mut rooted = false;
         if let DeValue::Table(table) = node.get_ref() {
             reader.unknown_keys(table, if wants_roots { &["mode", "roots"] } else { &["mode"] }, &[]);
-            choice.mode = table.get("mode").and_then(|node| choice_mode(reader, node));
+            choice.mode = table.get("mode").and_then(|node| choice_mode(reader, known, node));
             let named = table.get("roots").filter(|_| wants_roots);
             choice.roots = named.and_then(|node| roots(reader, node, home));
             rooted = named.is_some();
         } else {
-            choice.mode = choice_mode(reader, node);
+            choice.mode = choice_mode(reader, known, node);
         }
         if wants_roots && !rooted && choice.mode.is_some_and(|mode| mode != Mode::Off) {
             reader
@@ -328,7 +328,16 @@ fn choices(
     choices
 }
 
-fn choice_mode(reader: &mut Reader<'_>, node: &Node<'_>) -> Option<Mode> {
+fn choice_mode(reader: &mut Reader<'_>, name: &str, node: &Node<'_>) -> Option<Mode> {
+    if builtin::only_tells(name) {
+        if reader.text(node, "\"report\" or \"off\"")? == "reap" {
+            reader
+                .fault(node.span(), format!("`{name}` ends nothing: it only tells"))
+                .hint("only \"report\" and \"off\" exist for it");
+            return None;
+        }
+        return reader.word(node, &["report", "off"]).map(mode);
+    }
     reader.word(node, &["reap", "report", "off"]).map(mode)
 }
 

@@ -131,6 +131,7 @@ pub fn judge(look: &Look, config: &Config, candidates: &Candidates, ledger: &Led
         }
     }
     (verdicts.containers, notes.containers) = containers::judge(look, config, ledger);
+    verdicts.execs = containers::leftovers::judge(look, config, ledger);
     verdicts.leased = leased::leased(&verdicts, look, ledger, &config.confirm);
     (verdicts, notes)
 }

@@ -4,10 +4,12 @@
 //! could belong to, and there whatever is not understood may be anything. Flags are those of docker 28 and podman 5
 //! (docker-run(1), podman-run(1)); an option behind the image is the container's own.
 
+mod exec;
 mod run;
 
 use bstr::{BStr, BString, ByteSlice as _};
 
+pub use exec::Executed;
 pub use run::{RunOptions, Stays, Switch};
 
 use run::switch;

@@ -4,6 +4,7 @@ use bstr::BString;
 use serde::{Deserialize, Serialize};
 
 use super::container::judgement::ContainerJudgement;
+use super::container::leftover::ExecJudgement;
 use super::evidence::{Cause, Evidence};
 use super::id::{Identity, ProcessId, Uid};
 use super::known::Known;
@@ -140,6 +141,10 @@ pub struct Verdicts {
     /// One per container and policy, sorted by container and policy.
     #[serde(default)]
     pub containers: Vec<ContainerJudgement>,
+    /// One per command that was started inside a container later, where one may have been left behind; sorted by
+    /// container and id. They are only told: nothing that plans or acts looks in here.
+    #[serde(default)]
+    pub execs: Vec<ExecJudgement>,
 }
 
 /// What plan must know of leases; nothing while no tree is condemned.

@@ -313,6 +313,10 @@ fn config() -> Config {
         offered: Vec::new(),
         docker: crate::config::policy::Docker::default(),
         containers: Vec::new(),
+        execs: crate::config::policy::ExecReport {
+            about: String::new(),
+            telling: crate::config::policy::Telling::Off,
+        },
         registries: Vec::new(),
         policies: Vec::new(),
     }

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use bstr::{BStr, BString};
 use proptest::prelude::*;
 use reapd::config::policy::{
-    Config, ContainerCapture, Match, Offer, Policy, ProofNeed, Setting, Sockets, StdinMatch, StdinReader,
-    Talk, TemplatePart,
+    Config, ContainerCapture, ExecReport, Match, Offer, Policy, ProofNeed, Setting, Sockets, StdinMatch,
+    StdinReader, Talk, Telling, TemplatePart,
 };
 use reapd::config::{self, Context, Fault, Source, Whole};
 use reapd::model::container::stop::Fate;
@@ -296,7 +296,8 @@ fn built_in_policies_are_named_for_their_files_and_sorted() {
     let containers = whole.config.containers.iter().chain(&whole.off_containers);
     let containers: Vec<&str> = containers.map(|policy| policy.name.as_str()).collect();
     assert_eq!(containers, ["compose", "devcontainer", "docker-run", "lease", "testcontainers"]);
-    let mut names: Vec<&str> = processes.chain(containers.iter().copied()).collect();
+    let execs = [ExecReport::NAME];
+    let mut names: Vec<&str> = processes.chain(containers.iter().copied()).chain(execs).collect();
     names.sort_unstable();
     let parts = config::builtin_names()
         .iter()
@@ -329,7 +330,8 @@ fn built_in_policies_load_with_the_rules_there_are() {
     let rules: Vec<&RuleSpec> = reapd::judge::rules::ALL.iter().map(|rule| &rule.spec).collect();
     let whole = config::load_whole(None, &Context { rules: &rules, home: None });
     let whole = whole.map_err(|faults| format!("{faults:#?}")).unwrap();
-    let parts = whole.config.policies.len() + whole.off.len() + whole.config.containers.len();
+    assert_eq!(whole.config.execs.telling, Telling::Report);
+    let parts = whole.config.policies.len() + whole.off.len() + whole.config.containers.len() + 1;
     assert_eq!(
         parts,
         config::builtin_names().iter().map(|name| config::builtin_sections(name).len()).sum::<usize>()
@@ -421,6 +423,20 @@ fn a_policy_for_containers_is_read_as_it_is_meant() {
         (run.mode, run.volumes, run.matches[0].stdin),
         (Mode::Report, Fate::Keep, StdinMatch::Attached)
     );
+}
+
+#[test]
+fn commands_inside_containers_are_told_or_not_and_never_reaped() {
+    let told = |text: &str| load(text).unwrap().config.execs.telling;
+    assert_eq!(told(""), Telling::Report);
+    assert_eq!(told("[builtin]\ndocker-exec = \"report\"\n"), Telling::Report);
+    assert_eq!(told("[builtin]\ndocker-exec = { mode = \"off\" }\n"), Telling::Off);
+    for text in ["[builtin]\ndocker-exec = \"reap\"\n", "[builtin]\ndocker-exec = { mode = \"reap\" }\n"] {
+        let faults = load(text).unwrap_err();
+        assert!(drawn(&faults, text).contains("only \"report\" and \"off\" exist for it"), "{faults:#?}");
+    }
+    // No file makes one of its own.
+    assert!(load("[exec.docker-exec]\nabout = \"x\"\nmode = \"report\"\n").is_err());
 }
 
 #[test]

@@ -74,6 +74,28 @@ fn above_tests(text: &str) -> &str {
     text.split("\n#[cfg(test)]\nmod tests {").next().unwrap_or(text)
 }
 
+// -- the law of what is only told
+
+/// What is said of commands inside containers is never read by what plans or acts.
+fn acts_on_what_is_told(file: &File) -> Vec<String> {
+    if !matches!(floor(&file.path), Some("plan" | "act")) {
+        return Vec::new();
+    }
+    code(&file.text)
+        .filter(|(_, line)| ["ExecJudgement", "ExecFate", ".execs"].iter().any(|word| line.contains(word)))
+        .map(|(at, _)| format!("{}:{at}: commands inside containers are only told", file.path))
+        .collect()
+}
+
+#[test]
+fn nothing_that_plans_or_acts_reads_what_is_only_told() {
+    holds(acts_on_what_is_told);
+    for path in ["src/plan/containers.rs", "src/act/containers/one.rs"] {
+        catches(acts_on_what_is_told, path, "verdicts.containers", "for exec in &verdicts.execs {");
+        catches(acts_on_what_is_told, path, "", "use crate::model::container::leftover::ExecJudgement;");
+    }
+}
+
 // -- the import law
 
 fn imports(file: &File) -> Vec<String> {

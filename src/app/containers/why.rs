@@ -11,7 +11,7 @@ use crate::app::exit::Exit;
 use crate::app::journal::stopped::{StopStory, stops};
 use crate::app::legible;
 use crate::app::report::Seen;
-use crate::app::report::containers::{judgement_json, name};
+use crate::app::report::containers::{exec_json, judgement_json, name, seen_of};
 use crate::app::report::json::SCHEMA;
 use crate::app::report::text::wait;
 use crate::app::session::Session;
@@ -21,6 +21,7 @@ use crate::app::why::verdict;
 use crate::app::words::{age, count, homely, size};
 use crate::config::policy::{Config, ContainerMatch, ContainerPolicy, Glob, LeaseLabel, ProofNeed};
 use crate::model::container::judgement::ContainerJudgement;
+use crate::model::container::leftover::ExecJudgement;
 use crate::model::container::{ContainerRef, Listed};
 use crate::model::escape::escape;
 use crate::model::id::ProcessId;
@@ -77,7 +78,8 @@ pub fn alive(seen: &Seen<'_>, what: &str) -> Result<Option<(Value, String)>, Tro
     let Some((at, listed)) = named(&seen.look.snapshot.engines, what)? else { return Ok(None) };
     let judgements: Vec<&ContainerJudgement> =
         seen.verdicts.containers.iter().filter(|judgement| judgement.at == at).collect();
-    let alive = Alive { seen, at: &at, listed, judgements };
+    let execs = seen.verdicts.execs.iter().filter(|exec| exec.at == at).collect();
+    let alive = Alive { seen, at: &at, listed, judgements, execs };
     Ok(Some((alive.json(), alive.text())))
 }
 
@@ -128,6 +130,7 @@ struct Alive<'a> {
     at: &'a ContainerRef,
     listed: &'a Listed,
     judgements: Vec<&'a ContainerJudgement>,
+    execs: Vec<&'a ExecJudgement>,
 }
 
 impl Alive<'_> {
@@ -183,6 +186,7 @@ impl Alive<'_> {
         for judgement in &self.judgements {
             self.judgement(&mut text, judgement);
         }
+        text.push_str(&seen_of(&self.execs, &self.seen.config.execs.about));
         text.push('\n');
         for (policy, why) in self.others() {
             let _ = writeln!(text, "{policy}   does not match: {why}");
@@ -251,6 +255,7 @@ impl Alive<'_> {
             "image": legible::text(&self.listed.image),
             "headline": self.headline(),
             "judgements": self.judgements.iter().map(|one| judgement_json(one, now)).collect::<Vec<_>>(),
+            "commands": self.execs.iter().map(|exec| exec_json(exec, now)).collect::<Vec<_>>(),
             "does_not_match": others,
             "waiting": waiting,
         })

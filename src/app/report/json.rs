@@ -292,6 +292,7 @@ mod tests {
         {
           "at": 1773500966000,
           "boot": "b",
+          "commands_left": [],
           "container_reports": [],
           "container_stops": [],
           "containers": [],

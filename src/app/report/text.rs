@@ -25,6 +25,7 @@ pub fn report(seen: &Seen<'_>, colour: Colour) -> String {
     screen.keep(&groups.keep);
     screen.text.push_str(&containers::kept(seen, colour));
     screen.text.push_str(&containers::unknown(seen, colour));
+    screen.text.push_str(&containers::left(seen, colour));
     screen.unknown(&groups);
     screen.offers(&groups.offers);
     screen.closing(&groups);

@@ -30,7 +30,7 @@ use crate::app::state::State;
 use crate::app::teardown::carry_out;
 use crate::app::trouble::Trouble;
 use crate::config::Whole;
-use crate::config::policy::{Config, Confirm};
+use crate::config::policy::{Config, Confirm, Telling};
 use crate::judge::Ledger;
 use crate::judge::leased::covered;
 use crate::model::container::ContainerId;
@@ -160,6 +160,7 @@ fn end(session: &mut Session, id: &LeaseId) -> Result<Option<Finished>, Trouble>
         return Ok(Some(Finished::default()));
     }
     config.offered.clear();
+    config.execs.telling = Telling::Off;
     config.confirm = Confirm { looks: 2, apart: APART, min_age: Duration::ZERO, ..config.confirm };
     let at = place::own(&session.around);
     let store = Store::existing(&at).map_err(|error| store_trouble(&error))?;

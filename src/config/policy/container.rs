@@ -104,6 +104,29 @@ pub enum StdinMatch {
     Attached,
 }
 
+/// Whether commands that were left behind inside containers are told of; there is nothing else that may be done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExecReport {
+    /// One sentence for lists.
+    pub about: String,
+    /// Whether it is on.
+    pub telling: Telling,
+}
+
+impl ExecReport {
+    /// Its name, in `[builtin]` and in lists.
+    pub const NAME: &'static str = "docker-exec";
+}
+
+/// Whether something that is only ever told is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Telling {
+    /// It is.
+    Report,
+    /// It is not looked for.
+    Off,
+}
+
 /// Whether a lease of ours must be among the labels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LeaseLabel {

@@ -10,16 +10,18 @@ use std::time::Duration;
 
 use bstr::{BStr, BString, ByteSlice as _};
 
+use crate::config::policy::Config;
 use crate::config::program_name;
 use crate::model::container::{Attached, AutoRemoval, ContainerFacts, EngineClient, Listed, Tty};
 use crate::model::docker_command::{DockerCommand, RunOptions, Stays, Switch};
+use crate::model::look::Look;
 use crate::model::moment::Moment;
 
 use super::case::ContainerCase;
 use super::{LEASE, is_attached};
 
 /// Raw start stamps are ticks of 10 ms, so two starts are told apart only beyond two of them.
-const TICKS: Duration = Duration::from_millis(20);
+pub(super) const TICKS: Duration = Duration::from_millis(20);
 
 /// `docker run` starts what it made at once; even a slow start of a busy engine takes no minute. What began later was
 /// made by `create` and started by somebody else.
@@ -111,13 +113,18 @@ pub(in crate::judge) fn relation(
 
 /// Says whether a client is reapd itself, or a program that the configuration says runs containers for nobody.
 pub(in crate::judge) fn is_nobodys(case: &ContainerCase<'_>, client: &EngineClient) -> bool {
-    if client.id.pid == case.look.snapshot.own.pid {
+    runs_for_nobody(case.look, case.config, client)
+}
+
+/// The same, where no container is in question.
+pub(super) fn runs_for_nobody(look: &Look, config: &Config, client: &EngineClient) -> bool {
+    if client.id.pid == look.snapshot.own.pid {
         return true;
     }
     let Ok(argv) = &client.argv else { return false };
     let Some(first) = argv.first() else { return false };
     let name = program_name(first.as_bstr());
-    name == "reapd" || case.config.docker.watchers.iter().any(|glob| glob.fits(name))
+    name == "reapd" || config.docker.watchers.iter().any(|glob| glob.fits(name))
 }
 
 /// Says whether a client passes on what somebody elsewhere says, who may name any container.
@@ -188,12 +195,12 @@ fn attached(case: &ContainerCase<'_>, client: &EngineClient, words: &[BString], 
 
 /// Says whether a container was made before a client began, by the engine's clock and ours, which are one here.
 fn was_there(case: &ContainerCase<'_>, listed: &Listed, client: &EngineClient) -> bool {
-    created(case, listed.created).is_some_and(|created| created <= client.began)
+    created(case.look, listed.created).is_some_and(|created| created <= client.began)
 }
 
 /// Returns when something was made, on the boot clock. The engine writes whole seconds, so the second's end counts.
-pub(in crate::judge) fn created(case: &ContainerCase<'_>, seconds: i64) -> Option<Moment> {
-    let now = case.look.snapshot.began;
+pub(in crate::judge) fn created(look: &Look, seconds: i64) -> Option<Moment> {
+    let now = look.snapshot.began;
     let age = i128::from(now.wall) - (i128::from(seconds) + 1) * 1_000;
     let boot = i128::from(now.boot.0) - age * 1_000_000;
     Some(Moment(u64::try_from(boot).ok()?))
@@ -270,7 +277,7 @@ pub(in crate::judge) fn is_made_by_run(case: &ContainerCase<'_>, to: Subject<'_>
     is_attached(to.facts)
         && to.facts.removal == AutoRemoval::Yes
         && to.listed.names.iter().all(|name| is_given_by_engine(name))
-        && created(case, to.listed.created).is_some_and(|created| to.began <= created.plus(AT_ONCE))
+        && created(case.look, to.listed.created).is_some_and(|created| to.began <= created.plus(AT_ONCE))
 }
 
 /// Says whether a name has the form of those that an engine makes up itself: two words, and a digit where they were taken

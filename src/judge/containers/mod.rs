@@ -10,6 +10,7 @@ pub mod case;
 pub(super) mod clients;
 mod cure;
 pub(super) mod leased;
+pub(super) mod leftovers;
 pub(super) mod registered;
 #[cfg(test)]
 pub(super) mod support;
@@ -106,6 +107,7 @@ pub(super) fn questions(look: &Look, config: &Config, ledger: &Ledger) -> Vec<Qu
             open.extend(questions);
         }
     }
+    open.extend(leftovers::questions(look, config, ledger));
     open.into_iter().collect()
 }
 

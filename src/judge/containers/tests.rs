@@ -3,6 +3,7 @@
 mod clients;
 mod leases;
 mod ledger;
+mod leftovers;
 mod ping;
 mod property;
 mod registered;

@@ -643,6 +643,10 @@ pub(in crate::judge) fn config(private: &[Glob]) -> Config {
         offered: Vec::new(),
         docker: crate::config::policy::Docker::default(),
         containers: Vec::new(),
+        execs: crate::config::policy::ExecReport {
+            about: String::new(),
+            telling: crate::config::policy::Telling::Off,
+        },
         registries: Vec::new(),
         policies: vec![
             policy("server", vec![by_stdin()]),

@@ -4,6 +4,7 @@
 //! checked when it is read; nothing in here was filtered by the engine alone.
 
 pub mod judgement;
+pub mod leftover;
 #[cfg(test)]
 pub mod sample;
 pub mod stop;

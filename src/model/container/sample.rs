@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 
 use super::judgement::ContainerJudgement;
+use super::leftover::{ExecFate, ExecJudgement};
 use super::stop::{Fate, Stop};
 use super::{
     Attached, AutoRemoval, ContainerFacts, ContainerId, ContainerRef, ContainerRun, ContainerState,
     ContainerStdin, EngineId, Listed, RestartPolicy, Tty,
 };
 use crate::model::evidence::{Evidence, Says};
+use crate::model::id::ProcessId;
 use crate::model::known::{Reason, Unknown};
 use crate::model::moment::Moment;
 use crate::model::rule::Strength;
@@ -113,5 +115,21 @@ pub fn stop(number: u32, policy: &str) -> Stop {
         removal: AutoRemoval::Yes,
         volumes: Fate::Keep,
         networks: Fate::Keep,
+    }
+}
+
+/// Returns a command inside of it that was left behind.
+pub fn exec(number: u32, init: ProcessId) -> ExecJudgement {
+    ExecJudgement {
+        at: at(number),
+        listed: listed(number),
+        exec: "e1".into(),
+        argv: vec!["tool".into(), "--token=hush".into()],
+        init: Ok(init),
+        tree: vec![init],
+        resident: 18_000_000,
+        began: Ok(Moment(0)),
+        fate: ExecFate::LeftBehind,
+        because: "its input ended for good, and none of the 2 clients of its engine runs it".into(),
     }
 }

@@ -1,8 +1,9 @@
 //! Commands that were started inside a container later: each keeps it, and what a dead client left inside a healthy
-//! container is left alone.
+//! container is told and left alone.
 
 use super::field::Fate::{Ended, Kept};
 use super::field::Field;
+use crate::support::observing::is_root;
 
 #[test]
 fn what_an_exec_left_inside_is_left_alone_a20_m10() {
@@ -18,10 +19,32 @@ fn what_an_exec_left_inside_is_left_alone_a20_m10() {
         "it runs on, with nobody to talk to"
     );
 
+    let left = || -> serde_json::Value {
+        let told = field.ask(&["sweep", "--dry-run", "--json"]);
+        serde_json::from_slice::<serde_json::Value>(&told.stdout).unwrap()["commands_left"].clone()
+    };
+    // Only root may read the input of what a container runs.
+    if is_root() {
+        let told = left();
+        assert_eq!(told.as_array().unwrap().len(), 1, "{told}");
+        assert_eq!(told[0]["id"], healthy.as_str(), "{told}");
+        assert_eq!(told[0]["argv"], serde_json::json!(["/bin/server", "stone"]), "{told}");
+        let why = field.why(&healthy);
+        assert!(why.contains("left behind: its input ended for good"), "{why}");
+    }
+    // One with its client is used, and the other is still told.
+    let mut used = field.client(&["exec", "-i", &healthy, "/bin/server", "deaf"]);
+    assert_eq!(used.ask("one"), "answer to one");
+    if is_root() {
+        assert_eq!(left().as_array().unwrap().len(), 1);
+        assert!(field.why(&healthy).contains("used: its input is open"));
+    }
+
     let swept = field.sweep();
     assert_eq!(field.state(&healthy), "running");
     assert!(swept.stops.is_empty(), "{}", swept.said);
-    assert_eq!(field.docker(&["inspect", "--format", execs, &healthy]), "1");
+    assert_eq!(field.docker(&["inspect", "--format", execs, &healthy]), "2");
+    assert_eq!(used.ask("two"), "answer to two");
 }
 
 #[test]

@@ -6,7 +6,9 @@ use std::time::Duration;
 use bstr::BString;
 use reapd::act::processes::Sight;
 use reapd::app::teardown::{Admission, Again, Came, Event, Interrupt, Scene, carry_out};
-use reapd::config::policy::{AdmitEnv, ArgumentsShown, Config, Confirm, JournalSettings, Keep, Limits};
+use reapd::config::policy::{
+    AdmitEnv, ArgumentsShown, Config, Confirm, ExecReport, JournalSettings, Keep, Limits, Telling,
+};
 use reapd::model::id::{Pid, ProcessId};
 use reapd::model::known::Known;
 use reapd::model::look::Look;
@@ -242,6 +244,7 @@ fn config(ladder: &[(Signal, u64)]) -> Config {
         offered: Vec::new(),
         docker: reapd::config::policy::Docker::default(),
         containers: Vec::new(),
+        execs: ExecReport { about: String::new(), telling: Telling::Off },
         registries: Vec::new(),
         policies: Vec::new(),
     }

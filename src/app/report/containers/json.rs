@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::super::json::{findings, verdict, wait_word};
 use super::super::{Done, Seen, text};
-use super::name;
+use super::{exec_json, name};
 use crate::app::legible::{argv, capture, legible, text as legible_text};
 use crate::config::mode_word;
 use crate::config::policy::ArgumentsShown;
@@ -28,6 +28,7 @@ pub fn as_json(json: &mut Value, seen: &Seen<'_>, done: &Done<'_>) {
         .filter(|(judgement, _)| seen.wants(&judgement.policy))
         .map(waiting_json)
         .collect();
+    json["commands_left"] = seen.left().into_iter().map(|exec| exec_json(exec, now)).collect();
     json["container_reports"] = done.stopped.iter().map(report_json).collect();
 }
 

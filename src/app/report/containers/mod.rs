@@ -3,12 +3,14 @@
 //! Grouping is here, once; `text` and `json` only write it down.
 
 mod json;
+mod left;
 mod outcome;
 mod text;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use json::{as_json, judgement as judgement_json, report_json, waiting_json};
+pub use left::{exec_json, left, seen_of};
 pub use outcome::{exit, outcome_words, outcomes};
 pub use text::{kept, planned, totals, unknown, waiting};
 

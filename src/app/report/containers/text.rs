@@ -308,7 +308,7 @@ fn each(text: &mut String, seen: &Seen<'_>, all: &[&ContainerJudgement]) {
     }
 }
 
-fn heading(text: &mut String, colour: Colour, kind: Paint, name: &str, rest: &str) {
+pub(super) fn heading(text: &mut String, colour: Colour, kind: Paint, name: &str, rest: &str) {
     let painted = paint(colour, kind, name);
     let gap = " ".repeat(17_usize.saturating_sub(name.chars().count()).max(3));
     let _ = writeln!(text, "\n{painted}{gap}{}", rest.trim_end());
@@ -321,6 +321,7 @@ mod tests {
     use crate::app::report::containers::as_json;
     use crate::app::sample;
     use crate::config::policy::Config;
+    use crate::model::container::leftover::{ExecFate, ExecJudgement};
     use crate::model::container::{Engine, EngineKind, sample as container};
     use crate::model::evidence::Cause;
     use crate::model::id::ProcessId;
@@ -431,6 +432,33 @@ Reap the 7:  reapd sweep        Why one of them:  reapd why 000000000001
     }
 
     #[test]
+    fn commands_left_behind_are_told_beside_and_nothing_goes_a20() {
+        let mut world = World::new();
+        world.judged(7, "acme/agent", |judgement| judgement.verdict = Verdict::Alive);
+        world.listed();
+        for (number, fate) in [(1, ExecFate::LeftBehind), (2, ExecFate::LeftBehind), (3, ExecFate::Used)] {
+            let exec = container::exec(7, sample::process(4_800 + number));
+            world.verdicts.execs.push(ExecJudgement { fate, ..exec });
+        }
+        insta::assert_snapshot!(world.screen(Detail::Some), @r"
+        Looked at 0 processes and 1 container in 41 ms: nothing to reap.
+
+        ONLY TOLD        2 commands left behind in 1 container   36 MB   nothing ends these
+          docker-exec   the client of `docker exec` is gone, and its input ended
+            000000000007   helper-7   4801   4d 0h   1 process   18 MB   tool --token=***
+            000000000007   helper-7   4802   4d 0h   1 process   18 MB   tool --token=***
+        ");
+        let mut json = serde_json::json!({});
+        as_json(&mut json, &world.seen(Stage::DryRun, Detail::Some), &Done::default());
+        assert_eq!(json["commands_left"].as_array().unwrap().len(), 2);
+        assert_eq!(json["commands_left"][0]["argv"][1], "--token=***");
+        // Another policy alone was asked for.
+        let seen = world.seen(Stage::DryRun, Detail::Some);
+        let seen = Seen { only: Some("docker-run"), ..seen };
+        assert!(!crate::app::report::text::report(&seen, Colour::None).contains("ONLY TOLD"));
+    }
+
+    #[test]
     fn where_nobody_can_tell_it_is_said_with_counts_clients_and_cures() {
         let mut world = World::new();
         for number in 1..=3 {
@@ -517,6 +545,7 @@ Reap the 7:  reapd sweep        Why one of them:  reapd why 000000000001
         as_json(&mut json, &seen, &Done { stopped: &[report], ..Done::default() });
         insta::assert_snapshot!(serde_json::to_string_pretty(&json).unwrap(), @r#"
         {
+          "commands_left": [],
           "container_reports": [
             {
               "detail": "no exit event",
