@@ -93,7 +93,7 @@ fn needed(
         return Ok(None);
     }
     let mut makers = BTreeSet::new();
-    let made = created(case, other.created);
+    let made = created(case.look, other.created);
     let mut is_near = false;
     for known in clients {
         match relation(case, known, to, Input::Unread) {

@@ -94,10 +94,11 @@ pub(in crate::judge) fn relation(
     }
     match command {
         DockerCommand::Run(options) => may_have_made(client, options, to),
-        DockerCommand::Attached(words) => attached(case, client, words, to.listed),
         // Without a word it is about all of them, as `stats` is, and about none in particular.
         DockerCommand::About(words) if words.is_empty() => Relation::Not,
-        DockerCommand::About(words) => attached(case, client, words, to.listed),
+        DockerCommand::Attached(words) | DockerCommand::About(words) => {
+            attached(case, client, words, to.listed)
+        }
         DockerCommand::Elsewhere => Relation::Not,
         DockerCommand::Compose => match to.listed.labels.get("com.docker.compose.project") {
             Some(_) => Relation::May("it may be that of its compose project".to_owned()),
@@ -173,7 +174,7 @@ fn is_name(word: &BStr, name: &str) -> bool {
     value.strip_prefix(b"/").unwrap_or(value) == name.as_bytes()
 }
 
-/// What `attach`, or `start` that stays, is to a container that it does not name.
+/// What a verb about containers is to one that it does not name.
 fn attached(case: &ContainerCase<'_>, client: &EngineClient, words: &[BString], to: &Listed) -> Relation {
     let is_named = |word: &BString| {
         // `cp` puts a path behind it.

@@ -19,6 +19,7 @@ use crate::patience::patiently;
 use crate::planted::{MARK, Planted, wait_for};
 use crate::support::engine::Stand;
 use crate::support::look;
+use crate::support::observing::is_root;
 use crate::turn::turn;
 
 /// What must become of a container.
@@ -144,8 +145,10 @@ impl Field {
 
     /// The same for an engine at this socket.
     pub(super) fn configure_at(&self, socket: &Path, more: &str) {
+        // Streams of containers are root's; others have a container read them.
+        let reader = if is_root() && self.role == Role::Ours { "auto" } else { "helper" };
         self.write(&format!(
-            "\n[docker]\nsocket = \"{}\"\n\n[builtin]\ndocker-run = \"off\"\n\n[container.stand]\n\
+            "\n[docker]\nsocket = \"{}\"\nstdin = \"{reader}\"\n\n[builtin]\ndocker-run = \"off\"\n\n[container.stand]\n\
              match = {{ image = [\"reapd-stand/*\", \"localhost/reapd-stand/*\"] }}\nreap-when = [{{ client-gone = true }}]\ngrace = \"1s\"\n{more}",
             socket.display()
         ));

@@ -64,7 +64,7 @@ fn an_engine_that_cannot_write_any_more_does_not_know_its_client() {
     drop(clients);
     let id = |name: &str| std::fs::read_to_string(field.planted.path(name)).unwrap();
     let swept = field.sweep();
-    field.check(&swept, &[("closed", &id("closed"), Ended), ("full", &id("full"), Kept(""))]);
+    field.check(&swept, &[("closed", &id("closed"), Kept("input")), ("full", &id("full"), Kept(""))]);
 }
 
 #[test]

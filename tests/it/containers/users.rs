@@ -1,4 +1,4 @@
-//! An ordinary user who may use the engine's socket: the containers' streams are root's, so only the clients tell.
+//! An ordinary user who may use the engine's socket: the containers' streams are root's, and a container reads them.
 #![expect(clippy::print_stderr, reason = "who reads the tests' output must know what was not tested")]
 
 use super::field::Fate::{Ended, Kept};
@@ -11,7 +11,7 @@ fn as_user() -> Option<Field> {
 }
 
 #[test]
-fn an_ordinary_user_goes_by_the_clients_alone_m2() {
+fn an_ordinary_user_is_told_nothing_by_the_clients_alone_m2() {
     let Some(field) = as_user() else { return };
     let mut live = field.run(&["-i", "--rm"], "notes", &["deaf"]);
     let dead = field.stray(&["--rm"], "search", &["deaf"]);
@@ -24,23 +24,35 @@ fn an_ordinary_user_goes_by_the_clients_alone_m2() {
     let mut job = field.run(&["-i", "--rm"], "job", &[]);
     job.client.close();
 
+    // Nobody is connected who could be its client, and that is not enough: an input that cannot be read may be open.
+    let text = std::fs::read_to_string(field.config()).unwrap();
+    std::fs::write(field.config(), text.replace("stdin = \"helper\"", "stdin = \"auto\"")).unwrap();
+    let swept = field.sweep();
+    for id in [&live.id, &dead, &one.id, &other, &eof.id, &apart, &job.id] {
+        assert_eq!(field.state(id), "running", "{}", swept.said);
+    }
+    // What could not be told says so, and what would tell.
+    for id in [&dead, &other] {
+        let doubtful = swept.by("stand", id);
+        assert_eq!(doubtful["verdict"], "unknown", "{}", swept.said);
+        let cure = doubtful["cure"].as_str().unwrap_or_default();
+        assert!(cure.contains("helper") && cure.contains("reapd run"), "{}", swept.said);
+    }
+
+    std::fs::write(field.config(), text).unwrap();
     let swept = field.sweep();
     field.check(
         &swept,
         &[
-            ("live", &live.id, Kept("client")),
+            ("live", &live.id, Kept("")),
             ("dead", &dead, Ended),
             ("live among two", &one.id, Kept("")),
-            ("dead among two", &other, Kept("")),
-            ("live, other words", &eof.id, Kept("client")),
+            ("dead among two", &other, Ended),
+            ("live, other words", &eof.id, Kept("")),
             ("dead, other words", &apart, Ended),
             ("waits for its result", &job.id, Kept("client")),
         ],
     );
-    // What could not be told says so, and what would tell.
-    let doubtful = swept.by("stand", &other);
-    assert_eq!(doubtful["verdict"], "unknown", "{}", swept.said);
-    assert!(doubtful["cure"].as_str().is_some_and(|cure| cure.contains("reapd run")), "{}", swept.said);
     for started in [&mut live, &mut one, &mut eof] {
         assert_eq!(started.client.ask("after"), "answer to after");
     }
@@ -83,9 +95,6 @@ fn a_client_that_cannot_be_read_may_be_anybodys_m2() {
 #[test]
 fn a_helper_container_reads_what_a_user_cannot() {
     let Some(field) = as_user() else { return };
-    field.configure("");
-    let text = std::fs::read_to_string(field.config()).unwrap();
-    std::fs::write(field.config(), text.replace("[docker]\n", "[docker]\nstdin = \"helper\"\n")).unwrap();
     let mut live = field.run(&["-i", "--rm"], "mail", &["deaf"]);
     let dead = field.stray(&["--rm"], "mail", &["deaf"]);
     let all = field.docker(&["ps", "-aq", "--no-trunc"]);
