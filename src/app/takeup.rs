@@ -65,16 +65,16 @@ impl Unfinished<'_, '_> {
     /// Takes up the containers, and says what became of them.
     fn containers(&mut self) -> Result<Exit, Trouble> {
         let marks = memory::marks(self.state).map_err(|error| state_trouble(&error))?;
-        let patience = self.config.confirm.probe_timeout;
+        let (config, patience) = (self.config, self.config.confirm.probe_timeout);
         let ground = containers::Ground {
             eyes: &mut *self.eyes,
-            config: self.config,
+            config,
             ledger: self.ledger,
             journal: &mut *self.journal,
             marks: &marks,
             hands: &mut Engines,
         };
-        let mut ask = |at: &ContainerRef| containers::ask(at, patience);
+        let mut ask = |at: &ContainerRef| containers::ask(at, config, patience);
         let reports = containers::take_up(self.session, &self.history, &self.snapshot, &mut ask, ground)?;
         if !self.session.place.json {
             self.session.out.data(&report::containers::outcomes(&reports, self.session.out.colour));

@@ -161,11 +161,13 @@ impl Client {
         read::exec(said, id).map(Some)
     }
 
-    /// Asks a container to end; the engine kills it after `grace`, of which whole seconds count.
+    /// Asks a container to end; the engine kills it after `grace`. It counts whole seconds, and a part of one counts
+    /// as a whole: nobody is given less than was promised.
     pub async fn stop(&self, id: &ContainerId, grace: Duration) -> Result<Said, Fault> {
-        let seconds = i32::try_from(grace.as_secs()).unwrap_or(i32::MAX);
-        let options = StopContainerOptionsBuilder::new().t(seconds).build();
-        let call = self.call(grace.saturating_add(self.patience))?;
+        let seconds = grace.as_secs().saturating_add(u64::from(grace.subsec_nanos() > 0));
+        let options =
+            StopContainerOptionsBuilder::new().t(i32::try_from(seconds).unwrap_or(i32::MAX)).build();
+        let call = self.call(Duration::from_secs(seconds).saturating_add(self.patience))?;
         let answer = call.within(call.docker.stop_container(id.as_str(), Some(options))).await;
         said(&call, answer)
     }
@@ -195,19 +197,44 @@ impl Client {
         let rows = self.rows(Which::All).await?;
         let mut uses = Vec::new();
         for (name, network) in within {
-            let call = self.call(self.patience)?;
-            let asked = call.docker.inspect_network(&network, None::<InspectNetworkOptions>);
-            let said = call.within(asked).await?;
-            let others = networks::others(&rows, &said, id, (&name, &network))?;
-            let shared = said.ingress == Some(true) || said.scope.as_deref() != Some("local");
-            let origin = if PREDEFINED.contains(&name.as_str()) || shared {
-                NetworkOrigin::Predefined
-            } else {
-                NetworkOrigin::Made
-            };
-            uses.push(NetworkUse { name, id: network, origin, others });
+            uses.push(self.used(&rows, &name, &network, id).await?);
         }
         Ok(uses)
+    }
+
+    /// Returns a network as it is now, and who is in it besides one container, which may be gone; nothing where the
+    /// engine knows none of that id.
+    pub async fn network(
+        &self,
+        name: &str,
+        id: &str,
+        besides: &ContainerId,
+    ) -> Result<Option<NetworkUse>, Fault> {
+        if !networks::is_network_id(id) {
+            return Err(Fault::malformed("no id of a network"));
+        }
+        let rows = self.rows(Which::All).await?;
+        there(self.used(&rows, name, id, besides).await)
+    }
+
+    async fn used(
+        &self,
+        rows: &[ContainerSummary],
+        name: &str,
+        id: &str,
+        besides: &ContainerId,
+    ) -> Result<NetworkUse, Fault> {
+        let call = self.call(self.patience)?;
+        let asked = call.docker.inspect_network(id, None::<InspectNetworkOptions>);
+        let said = call.within(asked).await?;
+        let others = networks::others(rows, &said, besides, (name, id))?;
+        let shared = said.ingress == Some(true) || said.scope.as_deref() != Some("local");
+        let origin = if PREDEFINED.contains(&name) || shared {
+            NetworkOrigin::Predefined
+        } else {
+            NetworkOrigin::Made
+        };
+        Ok(NetworkUse { name: name.to_owned(), id: id.to_owned(), origin, others })
     }
 
     /// Removes a network, by its id; one that is in use is refused.

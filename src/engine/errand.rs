@@ -58,15 +58,20 @@ impl Client {
         said
     }
 
-    /// Waits for the engine to remove it, so that the next list does not show it; says whether it is there still.
+    /// Waits for the engine to remove it, so that the next list does not show it; says whether it is there still. All
+    /// of that is within one deadline, and an engine that hangs is not asked again.
     async fn is_left(&self, id: &ContainerId) -> bool {
-        for _ in 0..REMOVAL_TRIES {
-            match self.inspect(id, &BTreeSet::new()).await {
-                Ok(None) => return false,
-                Ok(Some(_)) | Err(_) => tokio::time::sleep(REMOVAL_AGAIN).await,
+        let looking = async {
+            for _ in 0..REMOVAL_TRIES {
+                match self.inspect(id, &BTreeSet::new()).await {
+                    Ok(None) => return false,
+                    Err(Fault::Hung) => return true,
+                    Ok(Some(_)) | Err(_) => tokio::time::sleep(REMOVAL_AGAIN).await,
+                }
             }
-        }
-        true
+            true
+        };
+        tokio::time::timeout(self.patience(), looking).await.unwrap_or(true)
     }
 
     /// Starts it, and reads to its end.
@@ -164,13 +169,22 @@ mod tests {
     }
 
     fn ask(attach: Reply, start: Reply) -> (Result<Vec<u8>, Fault>, Vec<String>) {
+        ask_of(attach, start, &[])
+    }
+
+    fn ask_of(
+        attach: Reply,
+        start: Reply,
+        more: &[(&'static str, Reply)],
+    ) -> (Result<Vec<u8>, Fault>, Vec<String>) {
         let made = format!(r#"{{"Id":"{}","Warnings":[]}}"#, "a".repeat(64));
-        let fake = Fake::docker([
+        let usual = [
             ("POST /v1.41/containers/create", Reply::Whole(201, made)),
             (ATTACH, attach),
             (START, start),
             ("DELETE /v1.41/containers/", Reply::Whole(204, String::new())),
-        ]);
+        ];
+        let fake = Fake::docker(usual.into_iter().chain(more.iter().cloned()));
         let errand = Errand {
             image: "sha256:0".into(),
             name: "reapd-x".into(),
@@ -188,6 +202,20 @@ mod tests {
         assert_eq!(said.unwrap(), b"one\ntwo\n");
         assert!(heard[3].contains("/attach?"), "before it starts: {heard:?}");
         assert!(heard.iter().all(|asked| !asked.starts_with("DELETE")), "the engine removes it");
+    }
+
+    #[test]
+    fn whether_it_is_gone_takes_one_deadline_at_most() {
+        // One that hangs is asked once; one that says nothing of use, for as long as one call may take.
+        for (reply, most) in [(Reply::Silence, 1), (Reply::good("{}"), 30)] {
+            let inspect = [("GET /v1.41/containers/", reply.clone())];
+            let done = Reply::Whole(204, String::new());
+            let (said, heard) = ask_of(Reply::good(framed("x")), done, &inspect);
+            assert_eq!(said.unwrap(), b"x");
+            let asked = heard.iter().filter(|asked| asked.starts_with("GET /v1.41/containers/")).count();
+            assert!((1..=most).contains(&asked), "{reply:?}: {asked}");
+            assert!(heard.last().unwrap().starts_with("DELETE"), "{heard:?}");
+        }
     }
 
     #[test]

@@ -112,6 +112,7 @@ fn prepare(
         removal: facts.removal,
         volumes: policy.volumes,
         networks: policy.networks,
+        execs: facts.execs.clone(),
     })
 }
 
@@ -314,6 +315,7 @@ mod tests {
         let mut yard = Yard::new(1);
         let mut facts = sample::facts(0);
         facts.removal = AutoRemoval::No;
+        facts.execs = vec!["e1".into()];
         yard.answers = vec![said(0, facts)];
         let mut look = yard.world.look();
         look.answers.extend(yard.answers.iter().cloned());
@@ -321,6 +323,7 @@ mod tests {
         let [stop] = &plan.containers.stops[..] else { panic!("{plan:?}") };
         assert_eq!((stop.removal, stop.grace), (AutoRemoval::No, Duration::from_secs(7)));
         assert_eq!((stop.volumes, stop.networks), (Fate::Remove, Fate::Keep));
+        assert_eq!(stop.execs, ["e1"], "as the engine said");
         let asks = super::super::questions(
             &yard.world.verdicts,
             &yard.world.look(),

@@ -22,6 +22,12 @@ pub(super) trait Calls {
     fn remove(&self, id: &ContainerId, volumes: Fate) -> impl Future<Output = Result<Said, Fault>>;
     /// Returns the networks that a container is in.
     fn networks(&self, id: &ContainerId) -> impl Future<Output = Result<Vec<NetworkUse>, Fault>>;
+    /// Returns a network as it is now, and who is in it besides this container; nothing where the engine knows none.
+    fn network(
+        &self,
+        network: &NetworkUse,
+        besides: &ContainerId,
+    ) -> impl Future<Output = Result<Option<NetworkUse>, Fault>>;
     /// Removes a network.
     fn remove_network(&self, id: &str) -> impl Future<Output = Result<Said, Fault>>;
 }
@@ -50,6 +56,14 @@ impl Calls for Client {
 
     async fn networks(&self, id: &ContainerId) -> Result<Vec<NetworkUse>, Fault> {
         Client::networks(self, id).await
+    }
+
+    async fn network(
+        &self,
+        network: &NetworkUse,
+        besides: &ContainerId,
+    ) -> Result<Option<NetworkUse>, Fault> {
+        Client::network(self, &network.name, &network.id, besides).await
     }
 
     async fn remove_network(&self, id: &str) -> Result<Said, Fault> {

@@ -82,7 +82,8 @@ impl<'a, 'w, C: Calls> Ending<'a, 'w, C> {
                 }
             }
         };
-        if outcome == StopOutcome::Gone {
+        // Whoever ended it otherwise may mean to use its networks again.
+        if outcome == StopOutcome::Gone && self.hand == Hand::Ours {
             self.remove_networks().await;
         }
         let mut witness = self.witness.borrow_mut();
@@ -192,6 +193,10 @@ impl<'a, 'w, C: Calls> Ending<'a, 'w, C> {
         if facts.removal != self.stop.removal || facts.labels != self.stop.judgement.listed.labels {
             return Err("its labels, or who removes it, are not what they were".to_owned());
         }
+        // Those that were there have been weighed. One that was not may be anybody's.
+        if facts.execs.iter().any(|exec| !self.stop.execs.contains(exec)) {
+            return Err("a command was started in it meanwhile".to_owned());
+        }
         Ok(())
     }
 
@@ -264,13 +269,16 @@ impl<'a, 'w, C: Calls> Ending<'a, 'w, C> {
         }
         // Where they cannot be read, they stay.
         let all = self.lister.calls.networks(self.id()).await.unwrap_or_default();
-        let is_its_own =
-            |network: &NetworkUse| network.origin == NetworkOrigin::Made && network.others.is_empty();
-        self.networks = all.into_iter().filter(is_its_own).collect();
+        self.networks = all.into_iter().filter(is_unshared).collect();
     }
 
+    /// Removes the networks that it alone used. Each is looked at again right before: somebody may have joined it.
     async fn remove_networks(&mut self) {
         for network in std::mem::take(&mut self.networks) {
+            match self.lister.calls.network(&network, self.id()).await {
+                Ok(Some(now)) if is_unshared(&now) => {}
+                Ok(_) | Err(_) => continue,
+            }
             if self.note(StopStep::RemoveNetwork(network.name)).is_err() {
                 return;
             }
@@ -329,6 +337,11 @@ impl<'a, 'w, C: Calls> Ending<'a, 'w, C> {
     fn id(&self) -> &'a ContainerId {
         &self.stop.run.at.id
     }
+}
+
+/// Says whether nobody else uses a network, and somebody made it.
+fn is_unshared(network: &NetworkUse) -> bool {
+    network.origin == NetworkOrigin::Made && network.others.is_empty()
 }
 
 fn word(state: &ContainerState) -> &str {

@@ -46,11 +46,13 @@ struct Fake {
     events: RefCell<Vec<(&'static str, Event)>>,
     /// What the next call of this name says instead of being made.
     says: RefCell<Vec<(&'static str, Result<Said, Fault>)>>,
+    /// Who is in each network once the container is gone; nothing where no network is there any more.
+    joined: RefCell<Option<Vec<ContainerId>>>,
 }
 
 impl Fake {
     fn of(numbers: &[u32], removal: AutoRemoval, ends: Ends) -> Rc<Fake> {
-        let fake = Fake::default();
+        let fake = Fake { joined: RefCell::new(Some(Vec::new())), ..Fake::default() };
         for &number in numbers {
             let facts = ContainerFacts { removal, ..sample::facts(number) };
             let contained = Contained { facts, ends, networks: Vec::new() };
@@ -184,6 +186,14 @@ impl Calls for Rc<Fake> {
             return Err(fault);
         }
         Ok(self.all.borrow().get(id).map(|contained| contained.networks.clone()).unwrap_or_default())
+    }
+
+    async fn network(&self, network: &NetworkUse, _: &ContainerId) -> Result<Option<NetworkUse>, Fault> {
+        if let Some(Err(fault)) = self.begin("network") {
+            return Err(fault);
+        }
+        let joined = self.joined.borrow().clone();
+        Ok(joined.map(|others| NetworkUse { others, ..network.clone() }))
     }
 
     async fn remove_network(&self, id: &str) -> Result<Said, Fault> {
@@ -522,6 +532,56 @@ fn only_networks_that_it_alone_used_go_and_only_where_its_policy_says() {
     fake.change(1, |contained| contained.networks = vec![network("own", NetworkOrigin::Made, &[])]);
     one(&fake, |stop| stop.networks = Fate::Remove);
     assert_eq!(fake.made("remove network own"), 0);
+}
+
+#[test]
+fn a_network_is_looked_at_again_right_before_it_goes() {
+    let removed = |joined: Option<Vec<ContainerId>>, said: Option<Fault>| {
+        let fake = Fake::of(&[1], RM, Ends::Asked);
+        fake.change(1, |contained| contained.networks = vec![network("own", NetworkOrigin::Made, &[])]);
+        *fake.joined.borrow_mut() = joined;
+        if let Some(fault) = said {
+            fake.says("network", Err(fault));
+        }
+        let report = one(&fake, |stop| stop.networks = Fate::Remove);
+        assert_eq!(report.outcome, StopOutcome::Gone);
+        fake.made("remove network own")
+    };
+    assert_eq!(removed(Some(Vec::new()), None), 1);
+    assert_eq!(removed(Some(vec![sample::id(2)]), None), 0, "somebody joined it meanwhile");
+    assert_eq!(removed(None, None), 0, "it is gone");
+    assert_eq!(removed(Some(Vec::new()), Some(Fault::Hung)), 0, "nobody can tell");
+}
+
+#[test]
+fn networks_of_what_ended_otherwise_stay() {
+    let fake = Fake::of(&[1], RM, Ends::Asked);
+    fake.change(1, |contained| contained.networks = vec![network("own", NetworkOrigin::Made, &[])]);
+    fake.before("stop", |fake| fake.end(&sample::id(1)));
+    let report = one(&fake, |stop| stop.networks = Fate::Remove);
+    assert_eq!((report.outcome, fake.made("remove network own")), (StopOutcome::Gone, 0));
+}
+
+#[test]
+fn a_command_that_was_started_in_it_meanwhile_keeps_it() {
+    for (known, now, outcome) in [
+        (&["e1"][..], &["e1"][..], StopOutcome::Gone),
+        (&["e1"], &[], StopOutcome::Gone),
+        (
+            &["e1"],
+            &["e1", "e2"],
+            StopOutcome::Untouched(
+                "right before the first call: a command was started in it meanwhile".into(),
+            ),
+        ),
+    ] {
+        let fake = Fake::of(&[1], RM, Ends::Asked);
+        let words = |all: &[&str]| all.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
+        fake.change(1, |contained| contained.facts.execs = words(now));
+        let report = one(&fake, |stop| stop.execs = words(known));
+        assert_eq!(report.outcome, outcome);
+        assert_eq!(fake.made("stop"), usize::from(report.outcome == StopOutcome::Gone));
+    }
 }
 
 #[test]

@@ -1,10 +1,13 @@
 //! Takes up the stops that a crash cut short, without trusting that nothing has changed since (REDTEAM F12).
 //!
-//! A container that runs is judged anew, whatever was intended. One that has ended is removed where the journal says
-//! that it ended by our hand, it is that very run, and its policy still reaps. An engine that does not answer leaves all
-//! of its own as they are, for the next sweep.
+//! A container that runs is judged anew, whatever was intended. One that has ended is removed where its engine took our
+//! request to end it, as the journal says, it is that very run, its policy still reaps, and nothing keeps it by now. An
+//! engine that does not answer leaves all of its own as they are, for the next sweep.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
+
+use bstr::{BString, ByteSlice as _};
 
 use super::carry::{Crew, Hands};
 use crate::act::containers::report;
@@ -17,14 +20,22 @@ use crate::app::look::Eyes;
 use crate::app::memory::holds;
 use crate::app::session::Session;
 use crate::app::trouble::Trouble;
-use crate::config::policy::Config;
+use crate::config::policy::{AdmitEnv, Config};
 use crate::engine::{self, Client};
 use crate::judge::Ledger;
+use crate::judge::containers::is_admitted;
 use crate::model::container::stop::{Stop, StopOutcome, StopReport};
-use crate::model::container::{AutoRemoval, ContainerFacts, ContainerRef, ContainerState};
+use crate::model::container::{
+    AutoRemoval, ContainerFacts, ContainerRef, ContainerState, EngineId, RestartPolicy,
+};
 use crate::model::keep::{KeepMark, Kept};
 use crate::model::look::Snapshot;
 use crate::model::verdict::Mode;
+
+/// The label that keeps a container.
+const KEEP_LABEL: &str = "dev.reapd.keep";
+/// The variable that keeps one.
+const KEEP: &str = "REAPD_KEEP";
 
 /// What is to be done about one stop that has no end on record.
 #[derive(Debug, Clone, PartialEq)]
@@ -65,21 +76,23 @@ pub fn take_up(
     ground: Ground<'_, '_>,
 ) -> Result<Vec<StopReport>, Trouble> {
     let mut left: Vec<Stop> = Vec::new();
-    for story in open(history, seen) {
+    for (story, course) in courses(open(history, seen), inspect, ground.config, ground.marks, seen) {
         let name = format!("{} {}", story.stop.run.at, legible::text(&name(&story)));
-        match course(&story, inspect(&story.stop.run.at), ground.config, ground.marks, seen) {
+        match course {
             Course::Leave(why) => {
                 session.talk(&format!("what became of container {name} is still not known: {why}"));
             }
             Course::Remove(stop) => {
-                session.talk(&format!("container {name} ended by our hand before a crash: removing it"));
+                session.talk(&format!(
+                    "container {name} was asked to end, and has ended: removing what is left"
+                ));
                 left.push(*stop);
             }
             Course::Close(outcome) => {
                 // Somebody may use it by now: what was suspected of it is suspected anew.
                 ground.ledger.forget_container(&story.stop.run.at);
                 let words = crate::app::report::containers::outcome_words(&outcome);
-                session.talk(&format!("the stop of container {name} was cut short: {words}"));
+                session.talk(&format!("what became of container {name} was not known: {words}"));
                 let now = ground.eyes.clocks();
                 let report = report(story.stop, Vec::new(), outcome, (now.boot, now.boot));
                 ground
@@ -119,6 +132,32 @@ fn open<'a>(history: &'a History, seen: &Snapshot) -> Vec<StopStory<'a>> {
         .collect()
 }
 
+/// Returns what is to be done about each. After its first fault, an engine is not asked about the others: each of them
+/// could take a whole deadline.
+fn courses<'a>(
+    stories: Vec<StopStory<'a>>,
+    inspect: Inspect<'_>,
+    config: &Config,
+    marks: &[KeepMark],
+    seen: &Snapshot,
+) -> Vec<(StopStory<'a>, Course)> {
+    let mut faults: BTreeMap<&EngineId, String> = BTreeMap::new();
+    let mut all = Vec::new();
+    for story in stories {
+        let at = &story.stop.run.at;
+        let said = match faults.get(&at.engine) {
+            Some(why) => Err(why.clone()),
+            None => inspect(at),
+        };
+        if let Err(why) = &said {
+            faults.insert(&at.engine, why.clone());
+        }
+        let course = course(&story, said, config, marks, seen);
+        all.push((story, course));
+    }
+    all
+}
+
 fn name(story: &StopStory<'_>) -> String {
     story.stop.judgement.listed.names.first().cloned().unwrap_or_default()
 }
@@ -147,9 +186,9 @@ fn course(
         | ContainerState::Paused
         | ContainerState::Restarting
         | ContainerState::Created
-        | ContainerState::Other(_) => return runs("it runs, so it is judged anew"),
+        | ContainerState::Other(_) => return runs("it has not ended, so it is judged anew"),
     }
-    if !story.is_ours() {
+    if !story.is_ours(&seen.boot) {
         return left("it ended, and not surely by our hand");
     }
     if facts.removal == AutoRemoval::Yes || story.stop.removal == AutoRemoval::Yes {
@@ -161,21 +200,47 @@ fn course(
     if config.mode != Mode::Reap || !reaps(policy) {
         return left("its policy does not reap any more");
     }
-    let is_kept = |mark: &&KeepMark| {
-        let is_meant = matches!(&mark.what, Kept::Container { at, .. } if *at == story.stop.run.at);
-        is_meant && holds(mark, &seen.boot, seen.began.wall)
-    };
-    if marks.iter().any(|mark| is_kept(&mark)) {
-        return left("you marked it to be kept");
+    match keeps(&facts, config, marks, seen) {
+        Some(why) => left(&why),
+        None => Course::Remove(Box::new(story.stop.clone())),
     }
-    Course::Remove(Box::new(story.stop.clone()))
+}
+
+/// Returns what keeps by now what is left of a container; nothing where nothing does. There is no look here in which
+/// what it uses could be weighed, so this keeps more than a judgement would: whatever is to be kept somewhere.
+fn keeps(facts: &ContainerFacts, config: &Config, marks: &[KeepMark], seen: &Snapshot) -> Option<String> {
+    if let RestartPolicy::Kept(policy) = &facts.restart {
+        return Some(format!("its restart policy is '{policy}' now"));
+    }
+    if !is_admitted(&config.scope, facts) {
+        return Some("it does not carry the marker of the configured scope".to_owned());
+    }
+    let is_set = |value: &[u8]| !value.is_empty() && value != b"0";
+    if facts.labels.get(KEEP_LABEL).is_some_and(|value| is_set(value.as_bytes())) {
+        return Some(format!("its label {KEEP_LABEL} keeps it"));
+    }
+    if facts.env.get(KEEP.as_bytes().as_bstr()).is_some_and(|value| is_set(value)) {
+        return Some(format!("{KEEP} is set in its environment"));
+    }
+    if !config.keep.programs.is_empty() || !config.keep.directories.is_empty() {
+        return Some("something stands under [keep], which may be about it".to_owned());
+    }
+    marks.iter().filter(|mark| holds(mark, &seen.boot, seen.began.wall)).find_map(|mark| match &mark.what {
+        // One container may be seen at several sockets; its id is the same.
+        Kept::Container { at, .. } => {
+            (at.id == facts.run.at.id).then(|| "it was marked with `reapd keep`".to_owned())
+        }
+        Kept::Directory { .. } => Some("a directory is marked to be kept, which it may use".to_owned()),
+        Kept::Process { .. } => None,
+    })
 }
 
 /// Asks the engine of a container, within this deadline.
-pub fn ask(at: &ContainerRef, patience: Duration) -> Result<Option<ContainerFacts>, String> {
+pub fn ask(at: &ContainerRef, config: &Config, patience: Duration) -> Result<Option<ContainerFacts>, String> {
+    let names = variables(config);
     let asked = engine::run(async {
         let client = Client::connect(&at.engine, patience).await?;
-        client.inspect(&at.id, &std::collections::BTreeSet::new()).await
+        client.inspect(&at.id, &names).await
     });
     match asked {
         Ok(Ok(inspected)) => Ok(inspected.map(|inspected| inspected.facts)),
@@ -183,13 +248,21 @@ pub fn ask(at: &ContainerRef, patience: Duration) -> Result<Option<ContainerFact
     }
 }
 
+/// Returns the variables that may keep a container, or admit it.
+fn variables(config: &Config) -> BTreeSet<BString> {
+    let mut names = BTreeSet::from([BString::from(KEEP)]);
+    if let AdmitEnv::Marked { name, .. } = &config.scope {
+        names.insert(name.clone());
+    }
+    names
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::app::journal::entry::{Entry, VERSION};
     use crate::app::sample;
-    use crate::config::policy::{ContainerPolicy, Origin, ProofNeed};
-    use crate::model::container::RestartPolicy;
+    use crate::config::policy::{ContainerPolicy, Glob, Origin, ProofNeed};
     use crate::model::container::sample as container;
     use crate::model::container::stop::{Fate, StopStep};
     use crate::model::facts::Namespaces;
@@ -199,17 +272,37 @@ mod tests {
     const HERE: u64 = 7;
 
     fn entry(event: Event) -> Entry {
-        let boot = BootId("an earlier one".into());
-        Entry { v: VERSION, at: 1, boot, pid_namespace: Some(HERE), sweep: 1, clock: Moment(1), event }
+        Entry {
+            v: VERSION,
+            at: 1,
+            boot: seen().boot,
+            pid_namespace: Some(HERE),
+            sweep: 1,
+            clock: Moment(1),
+            event,
+        }
+    }
+
+    fn intended(number: u32) -> Event {
+        let stop = Stop { removal: AutoRemoval::No, ..container::stop(number, "docker-run") };
+        Event::StopIntent { stop: Box::new(stop), by: By::Once }
     }
 
     /// A stop that a crash cut short after these steps.
     fn cut_short(steps: &[StopStep]) -> History {
-        let stop = Stop { removal: AutoRemoval::No, ..container::stop(1, "docker-run") };
-        let mut entries = vec![entry(Event::StopIntent { stop: Box::new(stop), by: By::Once })];
-        let step = |step: &StopStep| entry(Event::StopStep { at: container::at(1), step: step.clone() });
-        entries.extend(steps.iter().map(step));
-        History { entries, skipped: 0 }
+        let step = |step: &StopStep| Event::StopStep { at: container::at(1), step: step.clone() };
+        let events = [intended(1)].into_iter().chain(steps.iter().map(step));
+        History { entries: events.map(entry).collect(), skipped: 0 }
+    }
+
+    /// One whose engine took these steps, and did not say what became of it.
+    fn taken(steps: &[StopStep]) -> History {
+        let mut history = cut_short(steps);
+        let silence = StopOutcome::NotProven("no answer in time".into());
+        let steps = steps.iter().map(|step| (step.clone(), None)).collect();
+        let report = report(&container::stop(1, "docker-run"), steps, silence, (Moment(1), Moment(1)));
+        history.entries.push(entry(Event::StopOutcome { report: Box::new(report) }));
+        history
     }
 
     fn config() -> Config {
@@ -219,7 +312,7 @@ mod tests {
             about: String::new(),
             mode: Mode::Reap,
             matches: Vec::new(),
-            captures: std::collections::BTreeMap::new(),
+            captures: BTreeMap::new(),
             reap_when: Vec::new(),
             spare_when: Vec::new(),
             proof: ProofNeed::Required,
@@ -250,20 +343,37 @@ mod tests {
     #[test]
     fn what_ended_by_our_hand_is_removed_f12() {
         for steps in [&[StopStep::Stop][..], &[StopStep::Stop, StopStep::Kill]] {
-            let course = course_of(&cut_short(steps), Ok(Some(ended())));
+            let course = course_of(&taken(steps), Ok(Some(ended())));
             assert!(matches!(course, Course::Remove(_)), "{course:?}");
         }
     }
 
     #[test]
+    fn what_may_have_ended_by_itself_stays_f12() {
+        let stays = |history: &History| {
+            let course = course_of(history, Ok(Some(ended())));
+            let Course::Close(StopOutcome::Left(why)) = course else { panic!("{course:?}") };
+            assert!(why.contains("not surely by our hand"), "{why}");
+        };
+        stays(&cut_short(&[]));
+        // Written down, and perhaps never made.
+        stays(&cut_short(&[StopStep::Stop]));
+        stays(&cut_short(&[StopStep::Stop, StopStep::Kill]));
+        let mut earlier = taken(&[StopStep::Stop]);
+        for entry in &mut earlier.entries {
+            entry.boot = BootId("an earlier one".into());
+        }
+        stays(&earlier);
+    }
+
+    #[test]
     fn whatever_is_not_surely_so_stays_f12() {
-        let stopped = || cut_short(&[StopStep::Stop]);
+        let stopped = || taken(&[StopStep::Stop]);
         let not = |history: &History, facts: ContainerFacts| {
             let course = course_of(history, Ok(Some(facts)));
             assert!(matches!(course, Course::Close(_)), "{course:?}");
             course
         };
-        not(&cut_short(&[]), ended());
         let runs = |course| assert!(matches!(course, Course::Close(StopOutcome::Runs(_))), "{course:?}");
         for state in [ContainerState::Running, ContainerState::Paused, ContainerState::Restarting] {
             runs(not(&stopped(), ContainerFacts { state, ..ended() }));
@@ -273,36 +383,109 @@ mod tests {
         runs(not(&stopped(), anew));
         not(&stopped(), ContainerFacts { removal: AutoRemoval::Yes, ..ended() });
         not(&stopped(), ContainerFacts { state: ContainerState::Removing, ..ended() });
-        // A restart policy alone does not matter any more: it has ended, and is that very run.
-        let kept = ContainerFacts { restart: RestartPolicy::Kept("no".into()), ..ended() };
-        assert!(matches!(course_of(&stopped(), Ok(Some(kept))), Course::Remove(_)));
     }
 
     #[test]
     fn an_engine_that_does_not_answer_leaves_it_open_f12() {
-        let course = course_of(&cut_short(&[StopStep::Stop]), Err("no answer in time".into()));
+        let course = course_of(&taken(&[StopStep::Stop]), Err("no answer in time".into()));
         assert!(matches!(course, Course::Leave(_)), "{course:?}");
-        assert_eq!(course_of(&cut_short(&[StopStep::Stop]), Ok(None)), Course::Close(StopOutcome::Gone));
+        assert_eq!(course_of(&taken(&[StopStep::Stop]), Ok(None)), Course::Close(StopOutcome::Gone));
+    }
+
+    #[test]
+    fn an_engine_is_not_asked_again_after_its_first_fault() {
+        let entries = [1, 2, 3].map(|number| entry(intended(number))).into();
+        let history = History { entries, skipped: 0 };
+        let mut asked = 0;
+        let mut silent = |_: &ContainerRef| {
+            asked += 1;
+            Err("no answer in time".to_owned())
+        };
+        let all = courses(open(&history, &seen()), &mut silent, &config(), &[], &seen());
+        assert!(
+            all.iter().all(|(_, course)| matches!(course, Course::Leave(_))) && all.len() == 3,
+            "{all:?}"
+        );
+        assert_eq!(asked, 1);
+        // Another engine is.
+        let mut history = history;
+        if let Event::StopIntent { stop, .. } = &mut history.entries[2].event {
+            stop.run.at.engine.0 = "/run/other.sock".into();
+        }
+        let mut asked = Vec::new();
+        let mut silent = |at: &ContainerRef| {
+            asked.push(at.engine.0.clone());
+            Err("no answer in time".to_owned())
+        };
+        courses(open(&history, &seen()), &mut silent, &config(), &[], &seen());
+        assert_eq!(asked, ["/run/docker.sock", "/run/other.sock"]);
+    }
+
+    /// Says whether what the engine took a stop of is removed.
+    fn is_removed(facts: ContainerFacts, config: &Config, marks: &[KeepMark]) -> bool {
+        let history = taken(&[StopStep::Stop]);
+        let open = open(&history, &seen());
+        matches!(course(&open[0], Ok(Some(facts)), config, marks, &seen()), Course::Remove(_))
     }
 
     #[test]
     fn what_is_kept_by_now_or_not_reaped_any_more_stays() {
-        let history = cut_short(&[StopStep::Stop]);
-        let open = open(&history, &seen());
-        let with = |config: &Config, marks: &[KeepMark]| {
-            let course = course(&open[0], Ok(Some(ended())), config, marks, &seen());
-            matches!(course, Course::Remove(_))
-        };
-        let what = Kept::Container { at: container::at(1), name: String::new() };
-        let mark = |until| KeepMark { what: what.clone(), until, set: 0, note: None };
+        let with = |config: &Config, marks: &[KeepMark]| is_removed(ended(), config, marks);
+        let container = |at| Kept::Container { at, name: String::new() };
+        let mark = |what, until| KeepMark { what, until, set: 0, note: None };
         assert!(with(&config(), &[]));
-        assert!(!with(&config(), &[mark(None)]));
-        assert!(with(&config(), &[mark(Some(1))]), "its time is over");
+        let own = container::at(1);
+        assert!(!with(&config(), &[mark(container(own.clone()), None)]));
+        assert!(with(&config(), &[mark(container(own.clone()), Some(1))]), "its time is over");
+        let elsewhere = ContainerRef { engine: EngineId("/run/other.sock".into()), ..own };
+        assert!(!with(&config(), &[mark(container(elsewhere), None)]), "by its id, at whatever socket");
+        assert!(with(&config(), &[mark(container(container::at(2)), None)]));
+        assert!(!with(&config(), &[mark(Kept::Directory { path: "/work".into() }, None)]));
+        let mut keeps = config();
+        keeps.keep.directories = vec!["/work".into()];
+        assert!(!with(&keeps, &[]));
+        let mut keeps = config();
+        keeps.keep.programs = vec![Glob::parse("postgres").unwrap()];
+        assert!(!with(&keeps, &[]));
         assert!(!with(&Config { mode: Mode::Report, ..config() }, &[]));
         assert!(!with(&Config { containers: Vec::new(), ..config() }, &[]));
         let mut reports = config();
         reports.containers[0].mode = Mode::Report;
         assert!(!with(&reports, &[]));
+    }
+
+    #[test]
+    fn what_its_engine_says_now_may_keep_it() {
+        let with = |change: fn(&mut ContainerFacts)| {
+            let mut facts = ended();
+            change(&mut facts);
+            is_removed(facts, &config(), &[])
+        };
+        assert!(!with(|facts| facts.restart = RestartPolicy::Kept("always".into())));
+        for (value, is_kept) in [("1", true), ("yes", true), ("0", false), ("", false)] {
+            let mut facts = ended();
+            facts.labels.insert(KEEP_LABEL.into(), value.into());
+            assert_eq!(is_removed(facts, &config(), &[]), !is_kept, "{value}");
+            let mut facts = ended();
+            facts.env.insert(KEEP.into(), value.into());
+            assert_eq!(is_removed(facts, &config(), &[]), !is_kept, "{value}");
+        }
+    }
+
+    #[test]
+    fn what_the_scope_does_not_admit_stays() {
+        let config =
+            Config { scope: AdmitEnv::Marked { name: "NONCE".into(), value: "7".into() }, ..config() };
+        assert_eq!(variables(&config), BTreeSet::from(["NONCE".into(), "REAPD_KEEP".into()]));
+        assert!(!is_removed(ended(), &config, &[]));
+        let mut facts = ended();
+        facts.labels.insert("NONCE".into(), "7".into());
+        assert!(is_removed(facts, &config, &[]));
+        for (value, admitted) in [("7", true), ("8", false)] {
+            let mut facts = ended();
+            facts.env.insert("NONCE".into(), value.into());
+            assert_eq!(is_removed(facts, &config, &[]), admitted);
+        }
     }
 
     #[test]

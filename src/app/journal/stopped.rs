@@ -6,6 +6,7 @@ use super::entry::{Entry, Event};
 use super::history::History;
 use crate::model::container::ContainerRef;
 use crate::model::container::stop::{Stop, StopOutcome, StopReport, StopStep};
+use crate::model::id::BootId;
 
 /// One container, from the intent to stop it to its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,10 +27,14 @@ impl StopStory<'_> {
         self.report.is_none_or(|report| matches!(report.outcome, StopOutcome::NotProven(_)))
     }
 
-    /// Says whether it was asked to end, or killed: what has ended since did so by our hand.
-    pub fn is_ours(&self) -> bool {
-        let asked = |step: &StopStep| matches!(step, StopStep::Stop | StopStep::Kill | StopStep::Remove);
-        self.steps.iter().any(|(_, step)| asked(step))
+    /// Says whether what has ended since surely did so by our hand: in the boot that is now, the engine took a request
+    /// to end it, as a report says. A step alone is written down before its call, and proves none.
+    pub fn is_ours(&self, now: &BootId) -> bool {
+        let steps = self.report.map(|report| report.steps.as_slice()).unwrap_or_default();
+        let is_taken = |(step, words): &(StopStep, Option<String>)| {
+            matches!(step, StopStep::Stop | StopStep::Kill) && words.is_none()
+        };
+        self.intent.boot == *now && steps.iter().any(is_taken)
     }
 }
 
@@ -73,7 +78,6 @@ mod tests {
     use crate::act::containers::report;
     use crate::app::journal::entry::{By, VERSION};
     use crate::model::container::sample;
-    use crate::model::id::BootId;
     use crate::model::moment::Moment;
 
     fn history(events: Vec<Event>) -> History {
@@ -115,9 +119,29 @@ mod tests {
             step(1, StopStep::Kill),
         ]);
         let stories = stops(&history);
-        let told: Vec<_> =
-            stories.iter().map(|story| (story.is_open(), story.is_ours(), story.steps.len())).collect();
-        assert_eq!(told, [(false, true, 1), (true, false, 0), (true, true, 1)]);
+        let told: Vec<_> = stories.iter().map(|story| (story.is_open(), story.steps.len())).collect();
+        assert_eq!(told, [(false, 1), (true, 0), (true, 1)]);
+    }
+
+    #[test]
+    fn only_what_the_engine_took_in_this_boot_is_by_our_hand_f12() {
+        let stop = sample::stop(1, "docker-run");
+        let is_ours = |steps: &[(StopStep, Option<String>)], now: &str| {
+            let silence = StopOutcome::NotProven("no answer in time".into());
+            let report = report(&stop, steps.to_vec(), silence, (Moment(0), Moment(0)));
+            let history = history(vec![intent(1), Event::StopOutcome { report: Box::new(report) }]);
+            stops(&history)[0].is_ours(&BootId(now.into()))
+        };
+        for asked in [StopStep::Stop, StopStep::Kill] {
+            assert!(is_ours(&[(asked.clone(), None)], "a"));
+            assert!(!is_ours(&[(asked.clone(), None)], "b"), "what a boot ended, its end may have");
+            assert!(!is_ours(&[(asked.clone(), Some("no answer in time".into()))], "a"));
+            let history = history(vec![intent(1), step(1, asked)]);
+            assert!(!stops(&history)[0].is_ours(&BootId("a".into())), "it may never have been made");
+        }
+        assert!(is_ours(&[(StopStep::Stop, Some("no".into())), (StopStep::Kill, None)], "a"));
+        assert!(!is_ours(&[(StopStep::Remove, None)], "a"), "it had ended by then");
+        assert!(!is_ours(&[], "a"));
     }
 
     #[test]

@@ -189,7 +189,7 @@ pub(super) fn contained(path: &Path) -> Option<ContainerId> {
     }
     let mut text = String::new();
     file.take(LONGEST).read_to_string(&mut text).ok()?;
-    ContainerId::new(text.trim_end())
+    ContainerId::written(&text)
 }
 
 /// An id and a line feed.

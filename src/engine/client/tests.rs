@@ -280,7 +280,7 @@ fn what_the_engine_says_to_a_step_is_told_apart() {
     };
     let (answers, heard) = step(204, "");
     assert!(answers.iter().all(|answer| matches!(answer, Ok(Said::Done))), "{answers:?}");
-    assert_eq!(heard[2], format!("POST {path}/stop?t=3"));
+    assert_eq!(heard[2], format!("POST {path}/stop?t=4"), "no less than was promised");
     assert_eq!(heard[4], format!("DELETE {path}?v=true&force=false&link=false"));
     for (status, body) in [(304, ""), (404, r#"{"message":"none"}"#), (409, r#"{"message":"in progress"}"#)] {
         let (answers, _) = step(status, body);
@@ -362,6 +362,24 @@ fn networks_and_who_else_is_in_them() {
     assert_eq!(mine[0].origin, NetworkOrigin::Made);
     assert_eq!(uses("bridge", "local")[0].origin, NetworkOrigin::Predefined);
     assert_eq!(uses("mine", "swarm")[0].origin, NetworkOrigin::Predefined);
+}
+
+#[test]
+fn a_network_is_looked_at_once_its_container_is_gone() {
+    let network = "d".repeat(64);
+    let path = format!("GET /v1.41/networks/{network}");
+    let body =
+        format!(r#"{{"Name":"mine","Id":"{network}","Scope":"local","Driver":"bridge","Containers":{{}}}}"#);
+    let look = |all: &[(char, &str)], network: &str| {
+        let fake = Fake::docker([(LIST, Reply::good(rows(all))), (path.as_str(), Reply::good(body.clone()))]);
+        call(&fake, PATIENCE, async |client| client.network("mine", network, &id('a')).await)
+    };
+    assert_eq!(look(&[], &network).unwrap().unwrap().others, []);
+    assert_eq!(look(&[('a', "exited")], &network).unwrap().unwrap().others, [], "it does not count itself");
+    let joined = look(&[('b', "created")], &network).unwrap().unwrap();
+    assert_eq!((joined.others, joined.origin), (vec![id('b')], NetworkOrigin::Made));
+    assert_eq!(look(&[], &"e".repeat(64)).unwrap(), None);
+    assert!(is_malformed(&look(&[], "../containers")));
 }
 
 #[test]

@@ -122,7 +122,7 @@ pub(super) fn is_admitted_by_label(scope: &AdmitEnv, labels: &BTreeMap<String, S
 }
 
 /// Says whether a container carries what `[scope] admit-env` asks for.
-pub(super) fn is_admitted(scope: &AdmitEnv, facts: &ContainerFacts) -> bool {
+pub fn is_admitted(scope: &AdmitEnv, facts: &ContainerFacts) -> bool {
     is_admitted_by_label(scope, &facts.labels)
         || match scope {
             AdmitEnv::Everybody => true,

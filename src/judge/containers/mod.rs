@@ -36,8 +36,8 @@ use super::ledger::{LastingKey, Suspicion, fingerprint};
 use assess::Ground;
 use case::Crowd;
 
-pub use candidates::LEASE;
 pub(super) use candidates::is_attached;
+pub use candidates::{LEASE, is_admitted};
 
 /// What a look at containers leaves for [`Ledger::remember`], beside the judgements.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

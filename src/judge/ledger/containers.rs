@@ -32,7 +32,9 @@ pub(super) struct Containers {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Remembered {
     at: ContainerRef,
-    /// Without its environment, which holds secrets.
+    /// Without its environment, which holds secrets; without its labels, which each list tells anew; and of its
+    /// arguments the program alone. Its command is compared with what clients say, so it stands here whole, whatever
+    /// it holds: the file of the ledger is its owner's alone (0600).
     facts: ContainerFacts,
     /// What `[scope] admit-env` asked for then, and whether it carried that.
     scope: u64,
@@ -158,6 +160,8 @@ impl Containers {
             let Some(admitted) = notes.admitted.get(at).copied() else { continue };
             let mut facts = ContainerFacts::clone(facts);
             facts.env.clear();
+            facts.labels.clear();
+            facts.argv.truncate(1);
             let known = Remembered { at: at.clone(), facts, scope: notes.scope, admitted };
             match self.known.binary_search_by(|known| known.at.cmp(at)) {
                 Ok(place) => self.known[place] = known,

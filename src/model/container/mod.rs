@@ -43,6 +43,12 @@ impl ContainerId {
         (text.len() == 64 && text.bytes().all(digit)).then(|| ContainerId(text.to_owned()))
     }
 
+    /// Returns the id in a file that an engine's client wrote (`--cidfile`): it may end with a line feed, and is empty
+    /// until the container is made.
+    pub fn written(text: &str) -> Option<ContainerId> {
+        ContainerId::new(text.trim())
+    }
+
     /// Returns the whole id.
     pub fn as_str(&self) -> &str {
         &self.0

@@ -115,6 +115,7 @@ pub fn stop(number: u32, policy: &str) -> Stop {
         removal: AutoRemoval::Yes,
         volumes: Fate::Keep,
         networks: Fate::Keep,
+        execs: Vec::new(),
     }
 }
 

@@ -33,6 +33,9 @@ pub struct Stop {
     pub volumes: Fate,
     /// What happens to the networks that it alone used.
     pub networks: Fate,
+    /// Commands that had been started in it later, as the engine said when it was judged, by their ids.
+    #[serde(default)]
+    pub execs: Vec<String>,
 }
 
 /// What happens to what hangs on a container.

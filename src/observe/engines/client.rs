@@ -51,8 +51,8 @@ fn cidfile(argv: &[BString]) -> Option<BString> {
 /// Returns the id in a file that an engine's client wrote; empty until the container is made.
 #[cfg(any(target_os = "linux", test))]
 fn id(text: &[u8]) -> Known<ContainerId> {
-    let text = std::str::from_utf8(text).ok().map(str::trim);
-    text.and_then(ContainerId::new)
+    let text = std::str::from_utf8(text).ok();
+    text.and_then(ContainerId::written)
         .ok_or_else(|| Unknown::new(Reason::Unsound, "what stands in its cidfile is no container's id"))
 }
 

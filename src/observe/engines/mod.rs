@@ -41,7 +41,7 @@ use crate::model::known::{Known, Reason, Unknown};
 use crate::model::look::{Gap, Snapshot};
 use crate::model::question::{EngineAnswer, EngineQuestion, Question};
 
-use asking::{Asked, Said};
+use asking::{Asked, Budgets, Said};
 
 pub(super) use client::{Given, given};
 #[cfg(target_os = "linux")]
@@ -71,6 +71,8 @@ pub(super) struct Engines {
     env: BTreeSet<BString>,
     /// Who answered at this look.
     clients: BTreeMap<EngineId, Client>,
+    /// What time each has left at this look.
+    budgets: Budgets,
     /// First processes, for as long as they live.
     inits: BTreeMap<ContainerRun, ProcessId>,
 }
@@ -85,6 +87,7 @@ impl Engines {
             limit: setup.probe_timeout,
             env: setup.env_names.iter().cloned().chain(env).collect(),
             clients: BTreeMap::new(),
+            budgets: Budgets::new(setup.probe_timeout),
             inits: BTreeMap::new(),
         }
     }
@@ -92,6 +95,7 @@ impl Engines {
     /// Begins a look: finds the engines, and asks each what it runs.
     pub(super) fn look(&mut self, aside: &mut Aside) -> (Vec<Engine>, Vec<Gap>) {
         self.clients.clear();
+        self.budgets = Budgets::new(self.limit);
         let Some(setup) = &self.setup else { return (Vec::new(), Vec::new()) };
         let Some(seek) = Seek::new(&setup.docker, &setup.around) else { return (Vec::new(), Vec::new()) };
         let found = aside.ask(&[Request::Engines(seek)]).pop().unwrap_or_else(|| Err(misfit()));
@@ -195,7 +199,7 @@ impl Engines {
                 },
             ));
         }
-        let mut said = match asking::ask(calls, &self.env) {
+        let mut said = match asking::ask(calls, &self.env, &mut self.budgets) {
             Ok(said) => said.into_iter(),
             Err(fault) => {
                 let why = Unknown::from(fault);

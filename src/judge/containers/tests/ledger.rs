@@ -156,6 +156,20 @@ fn no_environment_is_written_down() {
 }
 
 #[test]
+fn of_labels_and_arguments_no_more_is_written_down_than_is_needed() {
+    let mut ledger = Ledger::default();
+    let words = |facts: &mut crate::model::container::ContainerFacts| {
+        facts.argv = vec!["/bin/server".into(), "--token=hunter2".into()];
+    };
+    World::stray().facts(1, words).label(1, "token", "hunter2").look_with(&mut ledger);
+    let text = serde_json::to_string(&ledger).unwrap();
+    assert!(text.contains(container(1).as_str()) && !text.contains("hunter2"), "{text}");
+    // Bytes are written as numbers.
+    let bytes = |text: &str| serde_json::to_string(&bstr::BString::from(text)).unwrap();
+    assert!(text.contains(&bytes("/bin/server")) && !text.contains(&bytes("--token=hunter2")), "{text}");
+}
+
+#[test]
 fn only_what_is_admitted_is_looked_at() {
     let text = "[scope]\nadmit-env = \"NONCE=7\"\n";
     let world = || World::stray().configured(text);
