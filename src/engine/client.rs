@@ -295,5 +295,4 @@ fn said(call: &Call, answer: Result<(), Fault>) -> Result<Said, Fault> {
 }
 
 #[cfg(test)]
-#[path = "client/tests.rs"]
 mod tests;
