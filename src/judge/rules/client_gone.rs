@@ -111,8 +111,8 @@ fn weigh(case: &ContainerCase<'_>, _: Settings<'_>) -> Found<Finding> {
     }
     // That nobody is connected is not enough: who made it may never have been attached, and uses it by commands that are
     // run in it now and then.
-    if let Some(Unknown { reason, what }) = unread {
-        return Err(Unknown::new(reason, format!("whether its input ended: {what}")).into());
+    if let Some(unknown) = unread {
+        return Err(unknown.into());
     }
     if let Some(listener) = case.sockets()?.listeners.first() {
         let listener = crate::model::escape::escape(listener.as_bytes());
@@ -160,18 +160,24 @@ enum Read {
 fn input(case: &ContainerCase<'_>) -> Found<Read> {
     let channel = match case.stdin() {
         Ok(channel) => channel,
-        Err(Blank::Unknown(unknown)) => return Ok(Read::Unread(unknown)),
+        Err(Blank::Unknown(unknown)) => return Ok(unread(&unknown)),
         Err(blank) => return Err(blank),
     };
     if !channel.kind.has_far_end() {
-        return Ok(Read::Unread(Unknown::new(Reason::NoRecord, "its input, which it closed itself")));
+        let what = "whether its input ended, which it closed itself";
+        return Ok(Read::Unread(Unknown::new(Reason::NoRecord, what)));
     }
     Ok(match (&channel.far, &channel.unread) {
         (Ok(FarEnd::Held), _) => Read::Open("its input is open, so its client is there".to_owned()),
         (Ok(FarEnd::Gone), Ok(0)) => Read::Ended,
         (Ok(FarEnd::Gone), Ok(left)) => Read::Open(format!("{left} bytes of its input are still to be read")),
-        (Err(unknown), _) | (_, Err(unknown)) => Read::Unread(unknown.clone()),
+        (Err(unknown), _) | (_, Err(unknown)) => unread(unknown),
     })
+}
+
+/// Without the process: what is so of many is told once.
+fn unread(why: &Unknown) -> Read {
+    Read::Unread(Unknown::new(why.reason, "whether its input ended"))
 }
 
 /// What the clients of an engine are to a container.

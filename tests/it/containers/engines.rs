@@ -77,6 +77,7 @@ fn a_quiet_sweep_makes_one_list_call() {
     let _alone = alone();
     let proxy = Played::proxy(&field, &[]);
     field.configure_at(&proxy.socket, "");
+    field.without_helper();
     let sweep = || {
         let output = patiently(&mut field.reapd(&["sweep", "--once", "--yes", "--json"]));
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

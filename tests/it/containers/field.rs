@@ -145,13 +145,23 @@ impl Field {
 
     /// The same for an engine at this socket.
     pub(super) fn configure_at(&self, socket: &Path, more: &str) {
-        // Streams of containers are root's; others have a container read them.
-        let reader = if is_root() && self.role == Role::Ours { "auto" } else { "helper" };
+        let reader = self.reader();
         self.write(&format!(
             "\n[docker]\nsocket = \"{}\"\nstdin = \"{reader}\"\n\n[builtin]\ndocker-run = \"off\"\n\n[container.stand]\n\
              match = {{ image = [\"reapd-stand/*\", \"localhost/reapd-stand/*\"] }}\nreap-when = [{{ client-gone = true }}]\ngrace = \"1s\"\n{more}",
             socket.display()
         ));
+    }
+
+    /// Returns who reads the streams of containers, which are root's: others have a container read them.
+    pub(super) fn reader(&self) -> &'static str {
+        if is_root() && self.role == Role::Ours { "auto" } else { "helper" }
+    }
+
+    /// Leaves to the kernel who reads a container's streams, in the configuration that is written.
+    pub(super) fn without_helper(&self) {
+        let text = fs::read_to_string(self.config()).unwrap();
+        fs::write(self.config(), text.replace("stdin = \"helper\"", "stdin = \"auto\"")).unwrap();
     }
 
     /// Writes a configuration that admits what bears the nonce, and this behind it.

@@ -9,7 +9,8 @@ const IMAGES: [&str; 4] = ["notes", "search", "mail", "maps"];
 fn strays_go_in_one_grace_and_nothing_else() {
     let Some(field) = Field::new() else { return };
     // With the built-in policies as they are.
-    field.write(&format!("\n[docker]\nsocket = \"{}\"\n", field.stand.socket.display()));
+    let (socket, reader) = (field.stand.socket.display(), field.reader());
+    field.write(&format!("\n[docker]\nsocket = \"{socket}\"\nstdin = \"{reader}\"\n"));
     let live = |image| {
         let mut started = field.run(&["-i", "--rm"], image, &["deaf"]);
         assert_eq!(started.client.ask("first"), "answer to first");

@@ -26,7 +26,7 @@ fn an_ordinary_user_is_told_nothing_by_the_clients_alone_m2() {
 
     // Nobody is connected who could be its client, and that is not enough: an input that cannot be read may be open.
     let text = std::fs::read_to_string(field.config()).unwrap();
-    std::fs::write(field.config(), text.replace("stdin = \"helper\"", "stdin = \"auto\"")).unwrap();
+    field.without_helper();
     let swept = field.sweep();
     for id in [&live.id, &dead, &one.id, &other, &eof.id, &apart, &job.id] {
         assert_eq!(field.state(id), "running", "{}", swept.said);
