@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use bstr::BString;
 
-use crate::config::policy::{AdmitEnv, Config, Line, Offer, Policy};
+use crate::config::policy::{AdmitEnv, Config, Confirm, Line, Offer, Policy};
 use crate::model::evidence::{Evidence, Says};
 use crate::model::facts::Facts;
 use crate::model::id::Uid;
 use crate::model::known::{Known, Reason, Unknown};
 use crate::model::look::Look;
+use crate::model::moment::Moment;
 use crate::model::ownership::Parentage;
 use crate::model::question::{Answer, ChannelKind, FarEnd, Question};
 use crate::model::rule::Strength;
@@ -250,9 +251,19 @@ fn confirm(case: &Case<'_>, judgement: &Judgement, line: usize) -> Suspicion {
         .ok()
         .and_then(|identity| case.memory.suspicion(identity, &case.policy.name))
         .filter(|earlier| (earlier.line, earlier.asked) == (line, asked));
+    counted(earlier, (line, asked), now, &case.config.confirm)
+}
+
+/// Returns the row of looks with this one: a further one where it is far enough apart, the first where there is none.
+pub(super) fn counted(
+    earlier: Option<Suspicion>,
+    (line, asked): (usize, u64),
+    now: Moment,
+    confirm: &Confirm,
+) -> Suspicion {
     match earlier {
         None => Suspicion { line, asked, since: now, counted: now, looks: 1 },
-        Some(earlier) if now.since(earlier.counted) >= case.config.confirm.apart => {
+        Some(earlier) if now.since(earlier.counted) >= confirm.apart => {
             Suspicion { counted: now, looks: earlier.looks.saturating_add(1), ..earlier }
         }
         Some(earlier) => earlier,
@@ -279,7 +290,7 @@ fn not_over(lines: &[LineFinding]) -> String {
     lines.iter().rev().find(is_proof).or(lines.last()).map(last_why).unwrap_or_default()
 }
 
-fn last_why(line: &LineFinding) -> String {
+pub(super) fn last_why(line: &LineFinding) -> String {
     line.evidence.last().map(|seen| seen.why.clone()).unwrap_or_default()
 }
 

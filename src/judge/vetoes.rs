@@ -2,17 +2,17 @@
 
 use bstr::{BStr, ByteSlice as _};
 
-use crate::model::evidence::{Evidence, Says};
+use crate::model::evidence::Evidence;
 use crate::model::facts::{Facts, Freezer};
 use crate::model::known::{Reason, Unknown};
 use crate::model::ownership::Parentage;
 use crate::model::question::Question;
-use crate::model::rule::{Clients, Strength};
+use crate::model::rule::Clients;
 use crate::model::table::{Row, State};
 
 use super::case::{Case, gather, known};
-use super::rule::{Blank, Finding, Found, Holds};
-use super::{leased, protect};
+use super::rule::{Finding, Found};
+use super::{leased, protect, weigh};
 
 /// One veto: its name, and a pure function that says *yes* where the tree must be kept.
 struct Veto {
@@ -36,24 +36,13 @@ const ALL: [Veto; 9] = [
 /// Returns what every veto says of a tree, up to the first that stands; or the questions that must be asked first.
 /// `clients` is what the line that holds means for whoever is connected.
 pub(super) fn vetoes(case: &Case<'_>, clients: Clients) -> Result<Vec<Evidence>, Vec<Question>> {
-    let mut seen = Vec::new();
-    for veto in &ALL {
+    weigh::vetoed(ALL.iter().map(|veto| {
         let weigh = match (veto.name, clients) {
             ("clients", Clients::CannotBeServed) => cannot_be_served,
             (_, Clients::CannotBeServed | Clients::Served) => veto.weigh,
         };
-        let (says, why) = match weigh(case) {
-            Ok(Finding { holds: Holds::Yes, why, .. }) => (Says::Yes, why),
-            Ok(Finding { holds: Holds::No, why, .. }) => (Says::No, why),
-            Err(Blank::Unknown(unknown)) => (Says::Unknown, unknown.to_string()),
-            Err(Blank::Ask(questions)) => return Err(questions),
-        };
-        seen.push(Evidence { rule: veto.name.into(), strength: Strength::Sign, says, why, cause: None });
-        if says != Says::No {
-            break;
-        }
-    }
-    Ok(seen)
+        (veto.name, weigh(case))
+    }))
 }
 
 /// A process in another pid namespace is judged only through its container, from inside; numbers and parents mean

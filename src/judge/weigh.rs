@@ -2,13 +2,14 @@
 
 use crate::config::policy::{Condition, Line, Offer, ProofNeed};
 use crate::model::evidence::{Evidence, Says};
+use crate::model::moment::Moment;
 use crate::model::question::Question;
 use crate::model::rule::{Clients, Strength};
 use crate::model::verdict::{LineFinding, LineList};
 
 use super::case::Case;
 use super::ledger::{LastingKey, fingerprint};
-use super::rule::{Blank, Finding, Holds, Settings};
+use super::rule::{Blank, Finding, Found, Holds, Settings};
 use super::rules;
 use super::served::acts;
 
@@ -70,17 +71,31 @@ pub(super) fn clients(line: &Line) -> Clients {
 }
 
 /// Returns what a line says of a tree, or the questions that must be asked first.
+pub(super) fn line(case: &Case<'_>, list: LineList, index: usize, line: &Line) -> Result<Weighed, Halt> {
+    let weigh = |condition: &Condition, key| weigh(case, condition, line, key);
+    conditions((list, index), line, case.policy.proof, weigh, |questions| halts(case, questions))
+}
+
+/// Weighs the conditions of a line in their order, each by `weigh`; `halts` says which questions are not asked without
+/// another thought.
 ///
 /// A line is cut short at the first condition that does not hold, so that live trees cost little; and at the first
 /// unknown, since nothing behind it could make the line hold.
-pub(super) fn line(case: &Case<'_>, list: LineList, index: usize, line: &Line) -> Result<Weighed, Halt> {
+pub(super) fn conditions(
+    (list, index): (LineList, usize),
+    line: &Line,
+    proof: ProofNeed,
+    mut weigh: impl FnMut(&Condition, LastingKey) -> Result<Seen, Vec<Question>>,
+    halts: impl Fn(&[Question]) -> bool,
+) -> Result<Weighed, Halt> {
     let mut evidence = Vec::new();
     let mut lasting = Vec::new();
     let mut says = Says::Yes;
     for (at, condition) in line.conditions.iter().enumerate() {
-        let (seen, lasts) = match weigh(case, condition, line, (list, index, at)) {
+        let key = LastingKey { list, line: index, condition: at, asked: fingerprint(condition) };
+        let (seen, lasts) = match weigh(condition, key) {
             Ok(weighed) => weighed,
-            Err(questions) if halts(case, &questions) => {
+            Err(questions) if halts(&questions) => {
                 let finding = LineFinding { line: index, list, says: Says::Unknown, evidence };
                 let so_far = Weighed { finding, lasting };
                 let strength = strength(line, condition);
@@ -97,8 +112,7 @@ pub(super) fn line(case: &Case<'_>, list: LineList, index: usize, line: &Line) -
     }
     // Configuration refuses such a line; this stands here so that no other way in can make one hold.
     let proven = evidence.iter().any(|seen| seen.strength == Strength::Proof);
-    if list == LineList::ReapWhen && says == Says::Yes && !proven && case.policy.proof == ProofNeed::Required
-    {
+    if list == LineList::ReapWhen && says == Says::Yes && !proven && proof == ProofNeed::Required {
         says = Says::No;
     }
     Ok(Weighed { finding: LineFinding { line: index, list, says, evidence }, lasting })
@@ -121,28 +135,57 @@ fn strength(line: &Line, condition: &Condition) -> Strength {
     }
 }
 
+/// What one condition came to, and its key where it holds now and counts only when it lasts.
+pub(super) type Seen = (Evidence, Option<LastingKey>);
+
 fn weigh(
     case: &Case<'_>,
     condition: &Condition,
     line: &Line,
-    (list, index, at): (LineList, usize, usize),
-) -> Result<(Evidence, Option<LastingKey>), Vec<Question>> {
+    key: LastingKey,
+) -> Result<Seen, Vec<Question>> {
     let strength = strength(line, condition);
+    let Some(rule) = rules::named(condition.rule).and_then(|rule| rule.weigh) else {
+        return Ok((missing(condition, strength, "this version has no such rule"), None));
+    };
+    let since = || case.memory.lasting_since(case.root.id, &case.policy.name, key);
+    seen(
+        condition,
+        strength,
+        rule(case, Settings(&condition.settings)),
+        (key, case.look.snapshot.began.boot),
+        since,
+    )
+}
+
+/// Returns what is said of a condition whose rule is not there.
+pub(super) fn missing(condition: &Condition, strength: Strength, why: &str) -> Evidence {
+    Evidence {
+        rule: condition.rule.to_owned(),
+        strength,
+        says: Says::Unknown,
+        why: why.to_owned(),
+        cause: None,
+    }
+}
+
+/// Returns what a finding comes to. `since` says since when it has held at every look.
+pub(super) fn seen(
+    condition: &Condition,
+    strength: Strength,
+    found: Found<Finding>,
+    (key, now): (LastingKey, Moment),
+    since: impl FnOnce() -> Option<Moment>,
+) -> Result<Seen, Vec<Question>> {
     let evidence =
         |says, why, cause| Evidence { rule: condition.rule.to_owned(), strength, says, why, cause };
-    let Some(rule) = rules::named(condition.rule).and_then(|rule| rule.weigh) else {
-        return Ok((evidence(Says::Unknown, "this version has no such rule".into(), None), None));
-    };
-    match rule(case, Settings(&condition.settings)) {
+    match found {
         Ok(Finding { holds: Holds::No, why, .. }) => Ok((evidence(Says::No, why, None), None)),
         Ok(Finding { holds: Holds::Yes, why, cause, lasting: None }) => {
             Ok((evidence(Says::Yes, why, cause), None))
         }
         Ok(Finding { holds: Holds::Yes, why, cause, lasting: Some(span) }) => {
-            let now = case.look.snapshot.began.boot;
-            let key = LastingKey { list, line: index, condition: at, asked: fingerprint(condition) };
-            let since = case.memory.lasting_since(case.root.id, &case.policy.name, key).unwrap_or(now);
-            let held = now.since(since);
+            let held = now.since(since().unwrap_or(now));
             let seen = if held >= span {
                 evidence(Says::Yes, format!("{why}, for {}", rules::span(span)), cause)
             } else {
@@ -154,4 +197,24 @@ fn weigh(
         Err(Blank::Unknown(unknown)) => Ok((evidence(Says::Unknown, unknown.to_string(), None), None)),
         Err(Blank::Ask(questions)) => Err(questions),
     }
+}
+
+/// Returns what these vetoes say, up to the first that stands; or the questions that must be asked first.
+pub(super) fn vetoed(
+    all: impl Iterator<Item = (&'static str, Found<Finding>)>,
+) -> Result<Vec<Evidence>, Vec<Question>> {
+    let mut seen = Vec::new();
+    for (name, found) in all {
+        let (says, why) = match found {
+            Ok(Finding { holds: Holds::Yes, why, .. }) => (Says::Yes, why),
+            Ok(Finding { holds: Holds::No, why, .. }) => (Says::No, why),
+            Err(Blank::Unknown(unknown)) => (Says::Unknown, unknown.to_string()),
+            Err(Blank::Ask(questions)) => return Err(questions),
+        };
+        seen.push(Evidence { rule: name.into(), strength: Strength::Sign, says, why, cause: None });
+        if says != Says::No {
+            break;
+        }
+    }
+    Ok(seen)
 }

@@ -6,6 +6,7 @@ use bstr::BString;
 
 use crate::config::policy::{AdmitEnv, Config, ContainerPolicy, Line};
 use crate::judge::assess::standing;
+use crate::judge::assess::{counted, last_why};
 use crate::judge::ledger::{LastingKey, Ledger, Suspicion, fingerprint};
 use crate::judge::served::acts;
 use crate::judge::weigh::Halt;
@@ -18,7 +19,7 @@ use crate::model::look::Look;
 use crate::model::ownership::descendants;
 use crate::model::question::{Answer, EngineAnswer, EngineQuestion, Question};
 use crate::model::rule::Strength;
-use crate::model::verdict::{LineFinding, LineList, Mode, Verdict};
+use crate::model::verdict::{LineList, Mode, Verdict};
 
 use super::Admission;
 use super::candidates::{captures, fits, is_admitted, is_admitted_by_label, needs_asking};
@@ -267,13 +268,7 @@ fn confirm(case: &ContainerCase<'_>, line: usize) -> Suspicion {
         .memory
         .container_suspicion(&case.facts.run, &case.policy.name)
         .filter(|earlier| (earlier.line, earlier.asked) == (line, asked));
-    match earlier {
-        None => Suspicion { line, asked, since: now, counted: now, looks: 1 },
-        Some(earlier) if now.since(earlier.counted) >= case.config.confirm.apart => {
-            Suspicion { counted: now, looks: earlier.looks.saturating_add(1), ..earlier }
-        }
-        Some(earlier) => earlier,
-    }
+    counted(earlier, (line, asked), now, &case.config.confirm)
 }
 
 /// Returns the proofs' reasons, or all where there is no proof.
@@ -281,10 +276,6 @@ fn reasons(evidence: &[Evidence]) -> String {
     let has_proof = evidence.iter().any(|seen| seen.strength == Strength::Proof);
     let said = evidence.iter().filter(|seen| !has_proof || seen.strength == Strength::Proof);
     said.map(|seen| seen.why.as_str()).collect::<Vec<_>>().join(", ")
-}
-
-fn last_why(line: &LineFinding) -> String {
-    line.evidence.last().map(|seen| seen.why.clone()).unwrap_or_default()
 }
 
 fn undecided(

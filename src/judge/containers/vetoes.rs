@@ -7,14 +7,14 @@ use bstr::{BStr, ByteSlice as _};
 use crate::config::policy::{Condition, Line};
 use crate::config::program_name;
 use crate::judge::protect::{at_or_below, is_current};
-use crate::judge::rule::{Blank, Finding, Found, Holds};
+use crate::judge::rule::{Blank, Finding, Found};
+use crate::judge::weigh;
 use crate::model::container::{ContainerState, Listed, MountKind, RestartPolicy};
 use crate::model::docker_command::DockerCommand;
-use crate::model::evidence::{Evidence, Says};
+use crate::model::evidence::Evidence;
 use crate::model::keep::Kept;
 use crate::model::known::{Reason, Unknown};
 use crate::model::question::{Census, EngineQuestion, Question};
-use crate::model::rule::Strength;
 
 use super::LEASE;
 use super::case::ContainerCase;
@@ -76,20 +76,7 @@ const ALL: [Veto; 11] = [
 
 /// Returns what every veto says of a container, up to the first that stands; or the questions that must be asked first.
 pub(super) fn vetoes(case: &ContainerCase<'_>, word: Word) -> Result<Vec<Evidence>, Vec<Question>> {
-    let mut seen = Vec::new();
-    for veto in &ALL {
-        let (says, why) = match (veto.weigh)(case, word) {
-            Ok(Finding { holds: Holds::Yes, why, .. }) => (Says::Yes, why),
-            Ok(Finding { holds: Holds::No, why, .. }) => (Says::No, why),
-            Err(Blank::Unknown(unknown)) => (Says::Unknown, unknown.to_string()),
-            Err(Blank::Ask(questions)) => return Err(questions),
-        };
-        seen.push(Evidence { rule: veto.name.into(), strength: Strength::Sign, says, why, cause: None });
-        if says != Says::No {
-            break;
-        }
-    }
-    Ok(seen)
+    weigh::vetoed(ALL.iter().map(|veto| (veto.name, (veto.weigh)(case, word))))
 }
 
 /// Whatever does not plainly run is somebody's business already: paused ones go on (CASES B39), restarting ones come
